@@ -1,0 +1,215 @@
+"""Makes fusions: `FusionBuilder` has one method a node class, and one a row of the op tables.
+
+Called by the translators, the `FusionDefinition` front end, the parser and tests. Equal nodes are built once
+(hash-consing), except copies and whatever else must stay distinct tensors. Every method raises `IRError` on an
+illegal argument; dims may be negative as in torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from thunder_fuser.errors import IRError
+from thunder_fuser.ir.dtypes import DType
+from thunder_fuser.ir.nodes import (
+    Broadcast,
+    Cast,
+    Cat,
+    Constant,
+    Copy,
+    Flip,
+    Full,
+    Fusion,
+    Iota,
+    Node,
+    Operand,
+    Pad,
+    Permute,
+    Pointwise,
+    Reduce,
+    Reshape,
+    ScalarType,
+    Slice,
+    Squeeze,
+    TensorType,
+    Type,
+    Value,
+)
+from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
+from thunder_fuser.ir.rules import infer
+
+Number = bool | int | float
+
+
+class FusionBuilder:
+    """Collects inputs, nodes and outputs, then `build()`s the fusion.
+
+        b = FusionBuilder("scale")
+        x = b.tensor(F32, (4, 8))
+        b.output(b.mul(x, 2.0))
+        fusion = b.build()
+    """
+
+    def __init__(self, name: str = "fusion") -> None:
+        self.name = name
+        self._inputs: list[Value] = []
+        self._nodes: list[Node] = []
+        self._outputs: list[Value] = []
+        self._known: dict[Any, Value] = {}
+        self._names: set[str] = set()
+        self._counter = 0
+
+    # inputs and outputs
+
+    def tensor(self, dtype: DType, shape: Sequence[int], name: str | None = None) -> Value:
+        """A tensor input."""
+        return self._input(TensorType(dtype, tuple(shape)), name)
+
+    def scalar(self, dtype: DType, name: str | None = None) -> Value:
+        """A number input, handed in at each call."""
+        return self._input(ScalarType(dtype), name)
+
+    def output(self, value: Value, *, shared: bool = False) -> Value:
+        """Returns `value` from the fusion. A tensor that is returned already is copied, so that the two are distinct
+        tensors as in eager torch, unless `shared`: then both are the same tensor (gradients of a backward)."""
+        if value in self._outputs and not shared:
+            value = self.copy(value)
+        self._outputs.append(value)
+        return value
+
+    def build(self) -> Fusion:
+        return Fusion(self.name, tuple(self._inputs), tuple(self._nodes), tuple(self._outputs))
+
+    # nodes
+
+    def pointwise(self, op: str, *args: Operand | Number, name: str | None = None) -> Value:
+        """A row of `POINTWISE` applied to values and numbers. Also callable as a method: `b.add(x, y)`."""
+        return self._emit(Pointwise(None, op, tuple(_operand(a) for a in args)), name=name)
+
+    def reduce(self, op: str, arg: Value, dims: Sequence[int] | None = None, *, keepdim: bool = False, name: str | None = None) -> Value:
+        """A row of `REDUCTIONS` over `dims` (all if None), which are removed, or kept as size 1 with `keepdim`."""
+        rank = len(arg.shape)
+        reduced = tuple(range(rank)) if dims is None else tuple(sorted(_dim(d, rank) for d in dims))
+        out = self._emit(Reduce(None, op, arg, reduced), name=None if keepdim else name)
+        if not keepdim:
+            return out
+        shape = tuple(1 if d in reduced else n for d, n in enumerate(arg.shape))
+        return self.broadcast(out, shape, [d for d in range(rank) if d not in reduced], name=name)
+
+    def cast(self, arg: Operand | Number, dtype: DType, *, name: str | None = None) -> Value:
+        return self._emit(Cast(None, _operand(arg)), TensorType(dtype, ()), name)
+
+    def full(self, shape: Sequence[int], value: Operand | Number, dtype: DType, *, name: str | None = None) -> Value:
+        return self._emit(Full(None, _operand(value)), TensorType(dtype, tuple(shape)), name)
+
+    def iota(self, length: int, dtype: DType, start: Operand | Number = 0, step: Operand | Number = 1, *, name: str | None = None) -> Value:
+        return self._emit(Iota(None, _operand(start), _operand(step)), TensorType(dtype, (length,)), name)
+
+    def reshape(self, arg: Value, shape: Sequence[int], *, name: str | None = None) -> Value:
+        """One size may be -1: it is what is left."""
+        shape = list(shape)
+        if -1 in shape:
+            known = 1
+            for n in shape:
+                known *= n if n != -1 else 1
+            if known == 0 or shape.count(-1) > 1:
+                raise IRError(f"'reshape' cannot infer the size -1 in {shape}.")
+            shape[shape.index(-1)] = arg.type.numel // known
+        return self._emit(Reshape(None, arg), TensorType(arg.dtype, tuple(shape)), name)
+
+    def permute(self, arg: Value, dims: Sequence[int], *, name: str | None = None) -> Value:
+        return self._emit(Permute(None, arg, tuple(_dim(d, len(arg.shape)) for d in dims)), name=name)
+
+    def slice(self, arg: Value, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int] | None = None, *, name: str | None = None) -> Value:
+        steps = (1,) * len(starts) if steps is None else tuple(steps)
+        return self._emit(Slice(None, arg, tuple(starts), tuple(stops), steps), name=name)
+
+    def squeeze(self, arg: Value, dims: Sequence[int], *, name: str | None = None) -> Value:
+        return self._emit(Squeeze(None, arg, tuple(sorted(_dim(d, len(arg.shape)) for d in dims))), name=name)
+
+    def broadcast(self, arg: Value, shape: Sequence[int], dims: Sequence[int], *, name: str | None = None) -> Value:
+        """`broadcast_in_dim`: arg dim k becomes dim dims[k] of `shape`."""
+        return self._emit(Broadcast(None, arg, tuple(dims)), TensorType(arg.dtype, tuple(shape)), name)
+
+    def expand(self, arg: Value, shape: Sequence[int], *, name: str | None = None) -> Value:
+        """`torch.expand`: aligned at the last dim, -1 keeps a size."""
+        lead = len(shape) - len(arg.shape)
+        full = tuple(arg.shape[d - lead] if n == -1 else n for d, n in enumerate(shape))
+        return self.broadcast(arg, full, range(lead, len(full)), name=name)
+
+    def pad(self, arg: Value, widths: Sequence[tuple[int, int, int]], value: Operand | Number = 0, *, name: str | None = None) -> Value:
+        return self._emit(Pad(None, arg, _operand(value), tuple(tuple(w) for w in widths)), name=name)
+
+    def cat(self, args: Sequence[Value], dim: int = 0, *, name: str | None = None) -> Value:
+        rank = len(args[0].shape) if args else 0
+        return self._emit(Cat(None, tuple(args), _dim(dim, rank)), name=name)
+
+    def flip(self, arg: Value, dims: Sequence[int], *, name: str | None = None) -> Value:
+        return self._emit(Flip(None, arg, tuple(sorted(_dim(d, len(arg.shape)) for d in dims))), name=name)
+
+    def copy(self, arg: Value, order: Sequence[int] | None = None, *, name: str | None = None) -> Value:
+        """A clone; `order` lists the dims from outermost to innermost in the new memory."""
+        return self._emit(Copy(None, arg, None if order is None else tuple(order)), name=name)
+
+    # inside
+
+    def _input(self, type_: Type, name: str | None) -> Value:
+        value = Value(self._fresh(name), type_)
+        self._inputs.append(value)
+        return value
+
+    def _emit(self, node: Node, declared: TensorType | None = None, name: str | None = None) -> Value:
+        key = None if isinstance(node, Copy) else (type(node), declared, *(getattr(node, f) for f in _FIELDS[type(node)]))
+        if key is not None and key in self._known:
+            return self._known[key]
+        out = Value(self._fresh(name), infer(node, declared))
+        self._nodes.append(dataclasses.replace(node, out=out))
+        if key is not None:
+            self._known[key] = out
+        return out
+
+    def _fresh(self, name: str | None) -> str:
+        if name is not None and name not in self._names:
+            self._names.add(name)
+            return name
+        while f"t{self._counter}" in self._names:
+            self._counter += 1
+        self._names.add(f"t{self._counter}")
+        return f"t{self._counter}"
+
+
+_FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls) if f.name != "out") for cls in (
+    Pointwise, Cast, Full, Iota, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Copy, Reduce)}
+
+
+def _operand(value: Operand | Number) -> Operand:
+    return value if isinstance(value, (Value, Constant)) else Constant(value)
+
+
+def _dim(dim: int, rank: int) -> int:
+    if not -rank <= dim < max(rank, 1):
+        raise IRError(f"Dim {dim} is out of range for rank {rank}.")
+    return dim + rank if dim < 0 else dim
+
+
+def _add_table_methods() -> None:
+    """`b.add(x, y)` for each pointwise row and `b.sum(x, dims)` for each reduction."""
+    def pointwise_method(op: str) -> Any:
+        def method(self: FusionBuilder, *args: Operand | Number, name: str | None = None) -> Value:
+            return self.pointwise(op, *args, name=name)
+        return method
+
+    def reduction_method(op: str) -> Any:
+        def method(self: FusionBuilder, arg: Value, dims: Sequence[int] | None = None, *, keepdim: bool = False, name: str | None = None) -> Value:
+            return self.reduce(op, arg, dims, keepdim=keepdim, name=name)
+        return method
+
+    for op in POINTWISE:
+        setattr(FusionBuilder, op, pointwise_method(op))
+    for op in REDUCTIONS:
+        setattr(FusionBuilder, op, reduction_method(op))
+
+
+_add_table_methods()

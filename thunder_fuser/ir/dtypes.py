@@ -1,0 +1,75 @@
+"""The dtype table: one row a dtype, with its names in the IR, in torch and in generated code.
+
+Called by every stage. A dtype is a frozen row, compared by identity; `DTYPES` finds one by IR name,
+`from_torch` by torch dtype.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from thunder_fuser.errors import UnsupportedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DType:
+    """One element type.
+
+    `storage` is the C++ type in memory, `math` the one arithmetic is done in: 16-bit floats are widened
+    to `float` for every op and rounded after it, as torch does. `size` is in bytes.
+    """
+
+    name: str
+    torch: torch.dtype
+    size: int
+    kind: str  # "bool" | "int" | "float"
+    storage: str
+    math: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return _lookup, (self.name,)
+
+    def __deepcopy__(self, memo: object) -> DType:
+        return self
+
+
+def _lookup(name: str) -> DType:
+    return DTYPES[name]
+
+
+# fmt: off
+BOOL = DType("b8",   torch.bool,     1, "bool",  "bool",               "bool")
+U8   = DType("u8",   torch.uint8,    1, "int",   "unsigned char",      "unsigned char")
+I8   = DType("i8",   torch.int8,     1, "int",   "signed char",        "signed char")
+I16  = DType("i16",  torch.int16,    2, "int",   "short",              "short")
+I32  = DType("i32",  torch.int32,    4, "int",   "int",                "int")
+I64  = DType("i64",  torch.int64,    8, "int",   "long long",          "long long")
+F16  = DType("f16",  torch.float16,  2, "float", "tf::half",           "float")
+BF16 = DType("bf16", torch.bfloat16, 2, "float", "tf::bfloat16",       "float")
+F32  = DType("f32",  torch.float32,  4, "float", "float",              "float")
+F64  = DType("f64",  torch.float64,  8, "float", "double",             "double")
+# fmt: on
+
+DTYPES: dict[str, DType] = {d.name: d for d in (BOOL, U8, I8, I16, I32, I64, F16, BF16, F32, F64)}
+_FROM_TORCH: dict[torch.dtype, DType] = {d.torch: d for d in DTYPES.values()}
+
+
+def from_torch(dtype: torch.dtype) -> DType:
+    """The row for a torch dtype. Raises `UnsupportedError` for one that the engine has no row for."""
+    found = _FROM_TORCH.get(dtype)
+    if found is None:
+        names = ", ".join(str(d.torch) for d in DTYPES.values())
+        raise UnsupportedError(f"dtype '{dtype}' is not supported; supported are {names}.")
+    return found
+
+
+def is_supported(dtype: torch.dtype) -> bool:
+    """Whether `from_torch` has a row for it."""
+    return dtype in _FROM_TORCH

@@ -1,0 +1,257 @@
+"""The fusion IR on one screen: values, a dozen node classes, and `Fusion`.
+
+Typed SSA over static shapes. Nodes are immutable; passes build new ones. All pointwise ops are one class whose
+meaning is a row of `ops.POINTWISE`; ops that move elements are a class each, so that their fields have names.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from thunder_fuser.ir.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A tensor of `dtype` with static `shape`; rank 0 is a tensor of one element."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """A Python number handed in at call time; `dtype` is i64, f64 or b8."""
+
+    dtype: DType
+
+
+Type: TypeAlias = TensorType | ScalarType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """The result of one node, or an input. Compared by identity; `name` is unique within a fusion."""
+
+    name: str
+    type: Type
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape if isinstance(self.type, TensorType) else ()
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A literal operand. Equal only to the same bits: -0.0 is not 0.0, a NaN equals itself, True is not 1."""
+
+    value: bool | int | float
+
+    def key(self) -> tuple[str, str]:
+        return type(self.value).__name__, repr(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self.key() == other.key()
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+Operand: TypeAlias = Value | Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """out[i] = op(args[0][i], ...). Tensor args share one shape and, `where`'s condition aside, one dtype."""
+
+    out: Value
+    op: str
+    args: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """out[i] = arg[i] converted to out's dtype. Fresh storage in torch's terms, also when dtypes agree."""
+
+    out: Value
+    arg: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """out[i] = value."""
+
+    out: Value
+    value: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Iota:
+    """out[i] = start + i * step, rank 1."""
+
+    out: Value
+    start: Operand
+    step: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """Row-major reinterpretation to out's shape. A view where torch's `view` would accept it, else a copy."""
+
+    out: Value
+    arg: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Permute:
+    """out dim d is arg dim dims[d]. A view."""
+
+    out: Value
+    arg: Value
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """out[i] = arg[start + i * step], per dim; 0 <= start <= stop <= size, step >= 1. A view."""
+
+    out: Value
+    arg: Value
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Squeeze:
+    """arg without its size-1 dims `dims`. A view."""
+
+    out: Value
+    arg: Value
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """arg dim k becomes out dim dims[k] (strictly increasing); size-1 and new dims repeat. A view of stride 0."""
+
+    out: Value
+    arg: Value
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """arg with `value` around and between its elements; widths (low, high, interior) per dim.
+
+    low and high may be negative (they crop); interior >= 0 puts that many values between neighbours. A copy."""
+
+    out: Value
+    arg: Value
+    value: Operand
+    widths: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cat:
+    """args one after the other along `dim`; pieces may be empty along it. Always a copy."""
+
+    out: Value
+    args: tuple[Value, ...]
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """arg with `dims` reversed. A copy."""
+
+    out: Value
+    arg: Value
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """arg in fresh storage (`clone`). `order`, if given, lists dims from outermost to innermost in memory."""
+
+    out: Value
+    arg: Value
+    order: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """out = arg reduced over `dims` (sorted, removed) by a row of `ops.REDUCTIONS`, accumulated in out's math type."""
+
+    out: Value
+    op: str
+    arg: Value
+    dims: tuple[int, ...]
+
+
+Node: TypeAlias = (
+    Pointwise | Cast | Full | Iota | Reshape | Permute | Slice | Squeeze | Broadcast | Pad | Cat | Flip | Copy | Reduce
+)
+
+# Nodes that torch itself would answer with a view of their argument (a reshape only where strides allow it).
+VIEW_NODES = (Reshape, Permute, Slice, Squeeze, Broadcast)
+# Nodes that only say where an element comes from: the engine turns them into index maps, never into work.
+META_NODES = (*VIEW_NODES, Pad, Cat, Flip, Copy)
+
+
+def operands(node: Node) -> tuple[Operand, ...]:
+    """Everything a node reads, in printed order."""
+    match node:
+        case Pointwise(args=args) | Cat(args=args):
+            return args
+        case Full(value=value):
+            return (value,)
+        case Iota(start=start, step=step):
+            return (start, step)
+        case Pad(arg=arg, value=value):
+            return (arg, value)
+        case _:
+            return (node.arg,)
+
+
+def operand_values(node: Node) -> tuple[Value, ...]:
+    """The operands that are values, constants left out."""
+    return tuple(a for a in operands(node) if isinstance(a, Value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fusion:
+    """A program: `nodes` in an order where operands come first. `str(fusion)` is its text form.
+
+    An output may be an input, and a value may be returned twice: each is then its own tensor, made by a `Copy` node
+    that the builder adds unless the caller asked for one tensor."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Value, ...]
+
+    def __str__(self) -> str:
+        from thunder_fuser.ir.printer import print_fusion  # the printer reads node classes: a cycle at import
+
+        return print_fusion(self)
+
+    def producers(self) -> dict[Value, Node]:
+        """Value -> the node that makes it (inputs have none)."""
+        return {node.out: node for node in self.nodes}
