@@ -1,0 +1,394 @@
+// The first half of every generated unit: storage types, conversions, vector access, barriers and shuffles.
+//
+// No #include: NVRTC takes this text alone, and the system's C++ compiler takes it behind runtime/host/cuda_on_host.h
+// with -DTF_HOST. Only this file and math.cuh hold inline PTX; each such function has a host twin beside it.
+
+#ifdef TF_HOST
+#define TF_FN static inline __attribute__((unused))
+#define TF_FN_MEMBER static inline
+#define TF_CONSTEXPR static constexpr
+#else
+#define TF_FN static __device__ __forceinline__
+#define TF_FN_MEMBER static __device__ __forceinline__
+#define TF_CONSTEXPR static constexpr __host__ __device__
+// Shared memory is declared through these two, so that the host can give each block its own, freshly poisoned.
+#define TF_SHARED(type, name, count) __shared__ type name[count]
+#define TF_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#endif
+
+namespace tf {
+
+// ---- storage types -------------------------------------------------------------------------------------------
+
+struct half {
+  unsigned short bits;
+};
+
+struct bfloat16 {
+  unsigned short bits;
+};
+
+// The bits of one type read as another of the same size.
+template <class To, class From>
+TF_FN To bitcast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "bitcast keeps the size");
+  union Bits {
+    From from;
+    To to;
+  } bits;
+  bits.from = from;
+  return bits.to;
+}
+
+TF_FN float to_float(bfloat16 x) { return bitcast<float>((unsigned)x.bits << 16); }
+
+#ifdef TF_HOST
+
+TF_FN float to_float(half x) {
+  const unsigned sign = (unsigned)(x.bits & 0x8000u) << 16, magnitude = x.bits & 0x7fffu;
+  if (magnitude >= 0x7c00u) return bitcast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
+  if (magnitude >= 0x400u) return bitcast<float>(sign | ((magnitude << 13) + (112u << 23)));
+  const float subnormal = (float)magnitude * 5.9604644775390625e-8f;  // 2^-24
+  return sign ? -subnormal : subnormal;
+}
+
+TF_FN half to_half(float x) {
+  const unsigned bits = bitcast<unsigned>(x), sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+  unsigned result;
+  if (magnitude > 0x7f800000u) {
+    result = 0x7e00u;
+  } else if (magnitude >= 0x477ff000u) {  // 65520 and more round to infinity
+    result = 0x7c00u;
+  } else if (magnitude >= 0x38800000u) {  // a normal half: drop 13 bits, ties to even
+    result = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  } else {  // a subnormal half: adding 0.5 leaves the 10 bits that count, rounded by the hardware
+    result = bitcast<unsigned>(bitcast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  }
+  half out;
+  out.bits = (unsigned short)(sign | result);
+  return out;
+}
+
+TF_FN bfloat16 to_bfloat16(float x) {
+  const unsigned bits = bitcast<unsigned>(x);
+  bfloat16 out;
+  out.bits = (bits & 0x7fffffffu) > 0x7f800000u ? (unsigned short)0x7fffu
+                                                : (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  return out;
+}
+
+#else
+
+TF_FN float to_float(half x) {
+  float out;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(x.bits));
+  return out;
+}
+
+TF_FN half to_half(float x) {
+  half out;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out.bits) : "f"(x));
+  return out;
+}
+
+TF_FN bfloat16 to_bfloat16(float x) {
+  bfloat16 out;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(x));
+  return out;
+}
+
+#endif
+
+// ---- conversions ---------------------------------------------------------------------------------------------
+
+// convert<To>(from): what torch's `.to` does. Floats truncate to integers, anything but zero is true, and 16-bit
+// floats go through float, from double and int64 too (torch rounds twice there).
+template <class To, class From>
+struct Convert {
+  TF_FN_MEMBER To of(From x) { return static_cast<To>(x); }
+};
+template <class From>
+struct Convert<bool, From> {
+  TF_FN_MEMBER bool of(From x) { return x != From(0); }
+};
+template <>
+struct Convert<bool, bool> {
+  TF_FN_MEMBER bool of(bool x) { return x; }
+};
+// Torch takes floats to unsigned char through int64, so that -1.0 is 255; the narrow signed types wrap likewise.
+#define TF_NARROW(to, from)                                                               \
+  template <>                                                                             \
+  struct Convert<to, from> {                                                              \
+    TF_FN_MEMBER to of(from x) { return static_cast<to>(static_cast<long long>(x)); }     \
+  };
+TF_NARROW(unsigned char, float)
+TF_NARROW(unsigned char, double)
+TF_NARROW(signed char, float)
+TF_NARROW(signed char, double)
+TF_NARROW(short, float)
+TF_NARROW(short, double)
+#undef TF_NARROW
+#define TF_SIXTEEN_BIT_FLOAT(type, to_type)                                                \
+  template <class To>                                                                      \
+  struct Convert<To, type> {                                                               \
+    TF_FN_MEMBER To of(type x) { return Convert<To, float>::of(to_float(x)); }             \
+  };                                                                                       \
+  template <class From>                                                                    \
+  struct Convert<type, From> {                                                             \
+    TF_FN_MEMBER type of(From x) { return to_type(Convert<float, From>::of(x)); }          \
+  };                                                                                       \
+  template <>                                                                              \
+  struct Convert<bool, type> {                                                             \
+    TF_FN_MEMBER bool of(type x) { return (x.bits & 0x7fffu) != 0; }                       \
+  };                                                                                       \
+  template <>                                                                              \
+  struct Convert<type, type> {                                                             \
+    TF_FN_MEMBER type of(type x) { return x; }                                             \
+  };
+TF_SIXTEEN_BIT_FLOAT(half, to_half)
+TF_SIXTEEN_BIT_FLOAT(bfloat16, to_bfloat16)
+#undef TF_SIXTEEN_BIT_FLOAT
+template <>
+struct Convert<half, bfloat16> {
+  TF_FN_MEMBER half of(bfloat16 x) { return to_half(to_float(x)); }
+};
+template <>
+struct Convert<bfloat16, half> {
+  TF_FN_MEMBER bfloat16 of(half x) { return to_bfloat16(to_float(x)); }
+};
+
+template <class To, class From>
+TF_FN To convert(From x) {
+  return Convert<To, From>::of(x);
+}
+
+// ---- vectors -------------------------------------------------------------------------------------------------
+
+// The widest access, in bytes and at most 16, that divides `bytes`.
+TF_CONSTEXPR int access_bytes(int bytes) { return (bytes & -bytes) < 16 ? (bytes & -bytes) : 16; }
+
+template <class T, int N>
+struct alignas(access_bytes(N * (int)sizeof(T))) Vec {
+  T x[N];
+};
+
+template <int bytes>
+struct Raw;
+template <>
+struct Raw<1> {
+  typedef unsigned char type;
+};
+template <>
+struct Raw<2> {
+  typedef unsigned short type;
+};
+template <>
+struct Raw<4> {
+  typedef unsigned type;
+};
+template <>
+struct Raw<8> {
+  typedef uint2 type;
+};
+template <>
+struct Raw<16> {
+  typedef uint4 type;
+};
+
+// Ways to reach memory. Coherent: `Plain`, `Coherent` (streaming). Only for memory that no thread of the kernel writes:
+// `Keep` (cached, for what is read again) and `Once` (not kept in L1).
+#ifdef TF_HOST
+struct Plain {
+  template <class R>
+  TF_FN_MEMBER R load(const R* p) { return *p; }
+  template <class R>
+  TF_FN_MEMBER void store(R* p, R value) { *p = value; }
+};
+typedef Plain Keep;
+typedef Plain Once;
+typedef Plain Coherent;
+#else
+struct Plain {
+  template <class R>
+  TF_FN_MEMBER R load(const R* p) { return *p; }
+  template <class R>
+  TF_FN_MEMBER void store(R* p, R value) { *p = value; }
+};
+struct Keep {
+  template <class R>
+  TF_FN_MEMBER R load(const R* p) { return __ldg(p); }
+};
+struct Coherent {
+  template <class R>
+  TF_FN_MEMBER R load(const R* p) { return __ldcs(p); }
+  template <class R>
+  TF_FN_MEMBER void store(R* p, R value) { __stcs(p, value); }
+};
+struct Once {
+  TF_FN_MEMBER unsigned char load(const unsigned char* p) {
+    unsigned short out;
+    asm("ld.global.nc.L1::no_allocate.u8 %0, [%1];" : "=h"(out) : "l"(p));
+    return (unsigned char)out;
+  }
+  TF_FN_MEMBER unsigned short load(const unsigned short* p) {
+    unsigned short out;
+    asm("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(out) : "l"(p));
+    return out;
+  }
+  TF_FN_MEMBER unsigned load(const unsigned* p) {
+    unsigned out;
+    asm("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(out) : "l"(p));
+    return out;
+  }
+  TF_FN_MEMBER uint2 load(const uint2* p) {
+    uint2 out;
+    asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(out.x), "=r"(out.y) : "l"(p));
+    return out;
+  }
+  TF_FN_MEMBER uint4 load(const uint4* p) {
+    uint4 out;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(out.x), "=r"(out.y), "=r"(out.z), "=r"(out.w)
+        : "l"(p));
+    return out;
+  }
+};
+#endif
+
+template <class T, int N>
+union Pieces {
+  static constexpr int bytes = access_bytes(N * (int)sizeof(T));
+  static constexpr int count = N * (int)sizeof(T) / bytes;
+  typedef typename Raw<bytes>::type Piece;
+  Piece piece[count];
+  Vec<T, N> vec;
+};
+
+template <class Way, int N, class T>
+TF_FN Vec<T, N> load_by(const T* p) {
+  Pieces<T, N> pieces;
+  const typename Pieces<T, N>::Piece* from = reinterpret_cast<const typename Pieces<T, N>::Piece*>(p);
+#pragma unroll
+  for (int i = 0; i < Pieces<T, N>::count; ++i) pieces.piece[i] = Way::load(from + i);
+  return pieces.vec;
+}
+
+template <class Way, int N, class T>
+TF_FN void store_by(T* p, Vec<T, N> value) {
+  Pieces<T, N> pieces;
+  pieces.vec = value;
+  typename Pieces<T, N>::Piece* to = reinterpret_cast<typename Pieces<T, N>::Piece*>(p);
+#pragma unroll
+  for (int i = 0; i < Pieces<T, N>::count; ++i) Way::store(to + i, pieces.piece[i]);
+}
+
+// N elements from p, which must be aligned to min(16, the lowest set bit of N * sizeof(T)) bytes.
+template <int N, class T>
+TF_FN Vec<T, N> load(const T* p) { return load_by<Plain, N>(p); }
+template <int N, class T>
+TF_FN Vec<T, N> load_keep(const T* p) { return load_by<Keep, N>(p); }
+template <int N, class T>
+TF_FN Vec<T, N> load_stream(const T* p) { return load_by<Once, N>(p); }
+template <int N, class T>
+TF_FN Vec<T, N> load_stream_coherent(const T* p) { return load_by<Coherent, N>(p); }
+template <int N, class T>
+TF_FN void store(T* p, Vec<T, N> value) { store_by<Plain, N>(p, value); }
+template <int N, class T>
+TF_FN void store_stream(T* p, Vec<T, N> value) { store_by<Coherent, N>(p, value); }
+
+// Elementwise conversion of a vector; float pairs go to 16-bit floats by one instruction.
+#ifndef TF_HOST
+TF_FN unsigned pack_half(float low, float high) {
+  unsigned out;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+TF_FN unsigned pack_bfloat16(float low, float high) {
+  unsigned out;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+#endif
+template <class To, class From, int N>
+struct ConvertVec {
+  TF_FN_MEMBER Vec<To, N> of(Vec<From, N> v) {
+    Vec<To, N> out;
+#pragma unroll
+    for (int i = 0; i < N; ++i) out.x[i] = Convert<To, From>::of(v.x[i]);
+    return out;
+  }
+};
+#ifndef TF_HOST
+#define TF_PACK(type, pack)                                                                            \
+  template <int N>                                                                                     \
+  struct ConvertVec<type, float, N> {                                                                  \
+    TF_FN_MEMBER Vec<type, N> of(Vec<float, N> v) {                                                    \
+      Vec<type, N> out;                                                                                \
+      _Pragma("unroll") for (int i = 0; i + 1 < N; i += 2) {                                           \
+        const unsigned both = pack(v.x[i], v.x[i + 1]);                                                \
+        out.x[i].bits = (unsigned short)both;                                                          \
+        out.x[i + 1].bits = (unsigned short)(both >> 16);                                              \
+      }                                                                                                \
+      if (N % 2) out.x[N - 1] = Convert<type, float>::of(v.x[N - 1]);                                  \
+      return out;                                                                                      \
+    }                                                                                                  \
+  };
+TF_PACK(half, pack_half)
+TF_PACK(bfloat16, pack_bfloat16)
+#undef TF_PACK
+#endif
+template <class To, class From, int N>
+TF_FN Vec<To, N> convert(Vec<From, N> v) {
+  return ConvertVec<To, From, N>::of(v);
+}
+
+// ---- barriers, shuffles, atomics -----------------------------------------------------------------------------
+
+TF_FN void sync() { __syncthreads(); }
+TF_FN void warp_sync() { __syncwarp(0xffffffffu); }
+
+// Shuffles move any type of up to 8 bytes between the 32 lanes of a whole warp.
+template <int bytes>
+struct Lane;
+template <>
+struct Lane<1> {
+  typedef unsigned char bits;
+  typedef unsigned moved;
+};
+template <>
+struct Lane<2> {
+  typedef unsigned short bits;
+  typedef unsigned moved;
+};
+template <>
+struct Lane<4> {
+  typedef unsigned bits;
+  typedef unsigned moved;
+};
+template <>
+struct Lane<8> {
+  typedef unsigned long long bits;
+  typedef unsigned long long moved;
+};
+#define TF_SHUFFLE(name, intrinsic, argument)                                                   \
+  template <class T>                                                                            \
+  TF_FN T name(T value, argument) {                                                             \
+    typedef typename Lane<sizeof(T)>::bits Bits;                                                \
+    typedef typename Lane<sizeof(T)>::moved Moved;                                              \
+    return bitcast<T>((Bits)intrinsic(0xffffffffu, (Moved)bitcast<Bits>(value), lanes, 32));    \
+  }
+TF_SHUFFLE(shuffle, __shfl_sync, int lanes)
+TF_SHUFFLE(shuffle_xor, __shfl_xor_sync, int lanes)
+TF_SHUFFLE(shuffle_down, __shfl_down_sync, unsigned lanes)
+TF_SHUFFLE(shuffle_up, __shfl_up_sync, unsigned lanes)
+#undef TF_SHUFFLE
+TF_FN unsigned ballot(bool yes) { return __ballot_sync(0xffffffffu, yes); }
+
+template <class T>
+TF_FN T atomic_add(T* p, T value) { return atomicAdd(p, value); }
+TF_FN long long atomic_add(long long* p, long long value) {
+  return (long long)atomicAdd((unsigned long long*)p, (unsigned long long)value);
+}
+TF_FN void fence() { __threadfence(); }
+
+}  // namespace tf
