@@ -1,0 +1,167 @@
+"""Where each value of a fusion would lie in memory if eager torch ran it op by op: base, strides, offset.
+
+Called by alias analysis, scheduling and the reports, once for each pattern of input strides, so it is linear, quick and
+makes no torch call. The rules of the single ops are in `strides`; this module walks the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from thunder_fuser.analysis import strides as rules
+from thunder_fuser.errors import InputError
+from thunder_fuser.ir.nodes import (
+    Broadcast,
+    Cast,
+    Cat,
+    Copy,
+    Flip,
+    Full,
+    Fusion,
+    Iota,
+    Pad,
+    Permute,
+    Pointwise,
+    Reduce,
+    Reshape,
+    Slice,
+    Squeeze,
+    TensorType,
+    Value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`base` is the value whose storage this one lives in (itself if its storage is its own); `strides` are in
+    elements; `offset` is the distance in elements from the base's first element."""
+
+    base: Value
+    strides: tuple[int, ...]
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.base}{list(self.strides)}" + (f"+{self.offset}" if self.offset else "")
+
+
+Layouts = dict[Value, Layout]
+
+
+def layouts(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None]) -> Layouts:
+    """The layout of every tensor value, for inputs of the given strides (None for a number).
+
+    A view's strides are exactly those of torch's view, also in dims of size 1 and 0; a fresh tensor's are those that
+    torch would allocate. Raises `InputError` if the strides do not fit the inputs."""
+    _check(fusion, input_strides)
+    table: Layouts = {v: Layout(v, tuple(s), 0) for v, s in zip(fusion.inputs, input_strides) if s is not None}
+    for node in fusion.nodes:
+        out = node.out
+        if isinstance(out.type, TensorType):
+            table[out] = _RULES[type(node)](node, table)
+    return table
+
+
+def format_layouts(table: Layouts) -> str:
+    """One line a value: `name: base[strides]+offset`."""
+    return "\n".join(f"{value}: {layout}" for value, layout in table.items())
+
+
+def _check(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None]) -> None:
+    if len(input_strides) != len(fusion.inputs):
+        raise InputError(f"Fusion '{fusion.name}' has {len(fusion.inputs)} inputs, got strides for {len(input_strides)}.")
+    for value, given in zip(fusion.inputs, input_strides):
+        is_tensor = isinstance(value.type, TensorType)
+        if is_tensor != (given is not None) or (is_tensor and len(given) != len(value.shape)):
+            want = f"{len(value.shape)} strides" if is_tensor else "None, since it is a number"
+            raise InputError(f"Input '{value}' of fusion '{fusion.name}' has strides {given}, expected {want}.")
+
+
+def _pointwise(node: Pointwise, table: Layouts) -> Layout:
+    operands = tuple([table[a].strides for a in node.args if a in table])
+    return Layout(node.out, rules.elementwise(node.out.shape, operands, len(operands) < len(node.args)), 0)
+
+
+def _cast(node: Cast, table: Layouts) -> Layout:
+    return Layout(node.out, rules.converted(node.out.shape, table[node.arg].strides), 0)
+
+
+def _like(node: Flip, table: Layouts) -> Layout:
+    return Layout(node.out, rules.like(node.out.shape, table[node.arg].strides), 0)
+
+
+def _copy(node: Copy, table: Layouts) -> Layout:
+    if node.order is None:
+        return _like(node, table)
+    return Layout(node.out, rules.ordered(node.out.shape, node.order[::-1]), 0)
+
+
+def _contiguous(node: Full | Iota | Reduce, table: Layouts) -> Layout:
+    return Layout(node.out, rules.contiguous(node.out.shape), 0)
+
+
+def _cat(node: Cat, table: Layouts) -> Layout:
+    channels_last = all(rules.suggests_channels_last(a.shape, table[a].strides) for a in node.args)
+    return Layout(node.out, rules.suggested(node.out.shape, channels_last), 0)
+
+
+def _pad(node: Pad, table: Layouts) -> Layout:
+    """Interior padding goes through a row-major tensor; widths that add nothing crop and clone; others allocate in
+    the argument's memory format."""
+    shape, strides = node.arg.shape, table[node.arg].strides
+    if any(interior for _, _, interior in node.widths):
+        shape = tuple(n + max(n - 1, 0) * interior for n, (_, _, interior) in zip(shape, node.widths))
+        strides = rules.contiguous(shape)
+    if all(low <= 0 and high <= 0 for low, high, _ in node.widths):
+        return Layout(node.out, rules.like(node.out.shape, strides), 0)
+    return Layout(node.out, rules.suggested(node.out.shape, rules.suggests_channels_last(shape, strides)), 0)
+
+
+def _reshape(node: Reshape, table: Layouts) -> Layout:
+    arg = table[node.arg]
+    strides = rules.viewed(node.arg.shape, arg.strides, node.out.shape)
+    if strides is None:
+        return Layout(node.out, rules.contiguous(node.out.shape), 0)
+    return Layout(arg.base, strides, arg.offset)
+
+
+def _permute(node: Permute, table: Layouts) -> Layout:
+    arg = table[node.arg]
+    return Layout(arg.base, tuple([arg.strides[d] for d in node.dims]), arg.offset)
+
+
+def _slice(node: Slice, table: Layouts) -> Layout:
+    arg = table[node.arg]
+    offset = arg.offset
+    for start, stride in zip(node.starts, arg.strides):
+        offset += start * stride
+    return Layout(arg.base, tuple([s * step for s, step in zip(arg.strides, node.steps)]), offset)
+
+
+def _squeeze(node: Squeeze, table: Layouts) -> Layout:
+    arg = table[node.arg]
+    return Layout(arg.base, tuple([s for d, s in enumerate(arg.strides) if d not in node.dims]), arg.offset)
+
+
+def _broadcast(node: Broadcast, table: Layouts) -> Layout:
+    arg = table[node.arg]
+    return Layout(arg.base, rules.broadcast(node.arg.shape, arg.strides, node.dims, node.out.shape), arg.offset)
+
+
+_RULES: dict[type, Callable[[Any, Layouts], Layout]] = {
+    Pointwise: _pointwise,
+    Cast: _cast,
+    Full: _contiguous,
+    Iota: _contiguous,
+    Reshape: _reshape,
+    Permute: _permute,
+    Slice: _slice,
+    Squeeze: _squeeze,
+    Broadcast: _broadcast,
+    Pad: _pad,
+    Cat: _cat,
+    Flip: _like,
+    Copy: _copy,
+    Reduce: _contiguous,
+}
