@@ -1,0 +1,233 @@
+"""Runs a fusion with torch ops, one node after the other: the reference that generated kernels are tested against.
+
+Called by tests, by the self-check of the engine and by whoever wants to know what a fusion means. Two meanings:
+eager torch's to the letter, views and strides included, or, with `dtype`, the same program with every float
+computed in that dtype (float64: the yardstick of accuracy).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from thunder_fuser.errors import InputError
+from thunder_fuser.ir.dtypes import BOOL, DType
+from thunder_fuser.ir.nodes import (
+    Broadcast,
+    Cast,
+    Cat,
+    Constant,
+    Copy,
+    Flip,
+    Full,
+    Fusion,
+    Iota,
+    Node,
+    Operand,
+    Pad,
+    Permute,
+    Pointwise,
+    Reduce,
+    Reshape,
+    ScalarType,
+    Slice,
+    Squeeze,
+    TensorType,
+    Value,
+    operand_values,
+)
+from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
+from thunder_fuser.ir.rules import natural_dtype, operand_dtype
+
+Number = bool | int | float
+
+
+def evaluate(
+    fusion: Fusion,
+    *inputs: Tensor | Number,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> list[Tensor]:
+    """The outputs of `fusion`, in order, for `inputs` in the order of `fusion.inputs` (numbers for scalars).
+
+    With `dtype` every floating tensor has that dtype, inputs and outputs included, and casts between floating dtypes
+    do nothing. Without it 16-bit floats are computed in float32 and rounded after each op. `device` is where nodes
+    without tensor operands live; by default with the first tensor input, else on the CPU. Works on meta tensors.
+    Raises `InputError` for inputs that do not match the fusion's."""
+    if len(inputs) != len(fusion.inputs):
+        raise InputError(f"Fusion '{fusion.name}' takes {len(fusion.inputs)} inputs, got {len(inputs)}.")
+    if device is None:
+        device = next((x.device for x in inputs if isinstance(x, Tensor)), torch.device("cpu"))
+    run = _Interpreter(dtype, torch.device(device))
+    for value, given in zip(fusion.inputs, inputs):
+        run.values[value] = run.input(value, given)
+    uses = Counter(v for node in fusion.nodes for v in operand_values(node))
+    uses.update(fusion.outputs)
+    for node in fusion.nodes:
+        run.values[node.out] = run.node(node)
+        for value in operand_values(node):
+            uses[value] -= 1
+            if not uses[value]:
+                run.values.pop(value, None)  # so that a long fusion holds no more than eager would
+    return [run.values[v] for v in fusion.outputs]
+
+
+class _Interpreter:
+    """The values so far, and one method a kind of node."""
+
+    def __init__(self, dtype: torch.dtype | None, device: torch.device) -> None:
+        self.dtype = dtype
+        self.device = device
+        self.values: dict[Value, Tensor | Number] = {}
+
+    def input(self, value: Value, given: Tensor | Number) -> Tensor | Number:
+        if isinstance(value.type, ScalarType):
+            if isinstance(given, Tensor):
+                raise InputError(f"Input '{value.name}' is a number, got a tensor.")
+            return number(given, value.dtype)
+        if not isinstance(given, Tensor):
+            raise InputError(f"Input '{value.name}' is a tensor, got '{given!r}'.")
+        if given.dtype is not value.dtype.torch or tuple(given.shape) != value.shape:
+            raise InputError(f"Input '{value.name}' is {value.dtype}{list(value.shape)}, "
+                             f"got {given.dtype} of shape {list(given.shape)}.")
+        return given.to(self.torch_dtype(value.dtype))
+
+    def torch_dtype(self, dtype: DType) -> torch.dtype:
+        """The torch dtype that tensors of an IR dtype have in this run."""
+        return self.dtype if self.dtype is not None and dtype.kind == "float" else dtype.torch
+
+    def math_dtype(self, dtype: DType) -> torch.dtype:
+        """The torch dtype that arithmetic on an IR dtype is done in."""
+        found = self.torch_dtype(dtype)
+        return torch.float32 if found in (torch.float16, torch.bfloat16) else found
+
+    def scalar(self, operand: Operand, dtype: DType) -> Number:
+        """A literal or scalar value as a Python number of `dtype`'s kind."""
+        return number(operand.value if isinstance(operand, Constant) else self.values[operand], dtype)
+
+    def node(self, node: Node) -> Tensor | Number:
+        match node:
+            case Pointwise():
+                return self.pointwise(node)
+            case Cast():
+                return self.cast(node)
+            case Full(out=out, value=value):
+                return torch.full(out.shape, self.scalar(value, out.dtype),
+                                  dtype=self.torch_dtype(out.dtype), device=self.device)
+            case Iota():
+                return self.iota(node)
+            case Reduce():
+                return self.reduce(node)
+            case Cat(args=args, dim=dim):
+                return torch.cat([self.values[a] for a in args], dim)
+            case Pad(arg=arg, value=value, widths=widths):
+                return _pad(self.values[arg], self.scalar(value, arg.dtype), widths)
+            case _:
+                return _moved(node, self.values[node.arg])
+
+    def pointwise(self, node: Pointwise) -> Tensor | Number:
+        op = POINTWISE[node.op]
+        dtype = operand_dtype(node)
+        dtypes = [BOOL if node.op == "where" and i == 0 else dtype for i in range(len(node.args))]
+        if isinstance(node.out.type, ScalarType):
+            args = [torch.tensor(self.scalar(a, d), dtype=self.math_dtype(d)) for a, d in zip(node.args, dtypes)]
+            return op.torch(*args).item()
+        given = [self.tensor(a, d) for a, d in zip(node.args, dtypes)]
+        wide = [a.to(self.math_dtype(d)) for a, d in zip(given, dtypes)]
+        computed = op.torch(*wide).to(self.torch_dtype(node.out.dtype))
+        if any(a is not b and not a.is_contiguous() for a, b in zip(given, wide)):
+            # Widening a strided operand may change the order of its dims: eager's strides come from the narrow operands.
+            meta = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device="meta") for a in given]
+            return _restrided(computed, op.torch(*meta).stride())
+        return computed
+
+    def tensor(self, operand: Operand, dtype: DType) -> Tensor:
+        """A tensor operand as it is, a number as a rank-0 tensor of the math dtype (numbers are never rounded to 16 bits)."""
+        if isinstance(operand, Value) and isinstance(operand.type, TensorType):
+            return self.values[operand]
+        return torch.full((), self.scalar(operand, dtype), dtype=self.math_dtype(dtype), device=self.device)
+
+    def cast(self, node: Cast) -> Tensor | Number:
+        dtype = self.torch_dtype(node.out.dtype)
+        if isinstance(node.out.type, TensorType):
+            return self.values[node.arg].to(dtype, copy=True)
+        given = self.scalar(node.arg, natural_dtype(node.arg))
+        return torch.tensor(given, dtype=self.torch_dtype(natural_dtype(node.arg))).to(dtype).item()
+
+    def iota(self, node: Iota) -> Tensor:
+        dtype = node.out.dtype
+        math = torch.int64 if dtype.kind == "int" else self.math_dtype(dtype)
+        start, step = (self.scalar(a, dtype) for a in (node.start, node.step))
+        steps = torch.arange(node.out.shape[0], device=self.device).to(math)
+        return (steps * step + start).to(self.torch_dtype(dtype))
+
+    def reduce(self, node: Reduce) -> Tensor:
+        arg = self.values[node.arg]
+        dtype = self.torch_dtype(node.out.dtype)
+        if not node.dims:
+            return arg.clone()
+        return REDUCTIONS[node.op].torch(arg.to(self.math_dtype(node.arg.dtype)), node.dims).to(dtype)
+
+
+def number(value: Number, dtype: DType) -> Number:
+    """A Python number as it is once stored in `dtype`'s kind; integers wrap around."""
+    if dtype.kind == "bool":
+        return bool(value)
+    if dtype.kind == "float":
+        return float(value)
+    low = 0 if dtype.name.startswith("u") else -(1 << 8 * dtype.size - 1)
+    return (int(value) - low) % (1 << 8 * dtype.size) + low
+
+
+def _moved(node: Node, arg: Tensor) -> Tensor:
+    """The nodes that move elements of one tensor and need nothing else."""
+    match node:
+        case Reshape(out=out):
+            return arg.reshape(out.shape)
+        case Permute(dims=dims):
+            return arg.permute(dims)
+        case Slice(starts=starts, stops=stops, steps=steps):
+            return arg[tuple(slice(*s) for s in zip(starts, stops, steps))]
+        case Squeeze(dims=dims):
+            return arg.squeeze(dims)
+        case Broadcast(out=out, dims=dims):
+            for d in range(len(out.shape)):
+                arg = arg if d in dims else arg.unsqueeze(d)
+            return arg.expand(out.shape)
+        case Flip(dims=dims):
+            return arg.flip(dims)
+        case Copy(order=None):
+            return arg.clone()
+        case Copy(order=order):
+            strides, step = [0] * len(order), 1
+            for d in reversed(order):
+                strides[d], step = step, step * max(arg.shape[d], 1)
+            return _restrided(arg, tuple(strides), always=True)
+    raise AssertionError(f"'{node!r}' is not a node.")
+
+
+def _pad(arg: Tensor, value: Number, widths: Sequence[tuple[int, int, int]]) -> Tensor:
+    if all(not interior and low + n >= 0 and high + n >= 0 for n, (low, high, interior) in zip(arg.shape, widths)):
+        return torch.constant_pad_nd(arg, [w for low, high, _ in reversed(widths) for w in (low, high)], value)
+    # torch has no interior padding, nor one that crops more than there is.
+    shape = [low + n + max(n - 1, 0) * interior + high for n, (low, high, interior) in zip(arg.shape, widths)]
+    out = torch.full(shape, value, dtype=arg.dtype, device=arg.device)
+    source, target = [], []
+    for size, n, (low, _, interior) in zip(shape, arg.shape, widths):
+        step = interior + 1
+        first = max(0, -(low // step))  # the first and last element of arg that lie within the result
+        last = min(n - 1, (size - 1 - low) // step)
+        source.append(slice(first, max(last + 1, first)))
+        target.append(slice(low + first * step, low + last * step + 1, step) if last >= first else slice(0, 0))
+    out[tuple(target)] = arg[tuple(source)]
+    return out
+
+
+def _restrided(value: Tensor, strides: tuple[int, ...], *, always: bool = False) -> Tensor:
+    """`value` in memory of the given strides; itself if it has them, unless `always`."""
+    if value.stride() == strides and not always:
+        return value
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device).copy_(value)
