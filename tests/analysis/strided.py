@@ -14,7 +14,7 @@ Strided = tuple[tuple[int, ...], tuple[int, ...]]
 def strided(draw: st.DrawFn, max_rank: int = 5, shape: tuple[int, ...] | None = None) -> Strided:
     """A shape and strides: arbitrary ones, or those of a permuted, sliced, stepped and expanded tensor."""
     if shape is None:
-        shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 0]), max_size=max_rank)))
+        shape = tuple(draw(st.lists(st.sampled_from([2, 3, 4, 1, 2, 3, 4, 1, 2, 0]), max_size=max_rank)))
     if draw(st.booleans()):
         return shape, tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 8, 12, 24, 0]), min_size=len(shape), max_size=len(shape))))
     strides, step = [0] * len(shape), draw(st.sampled_from([1, 1, 1, 2]))

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.analysis.eager import thunder_pad
 from tests.analysis.strided import Strided, factorings, strided, tensor
 from thunder_fuser.analysis.layout import Layout, format_layouts, layouts
 from thunder_fuser.errors import InputError
@@ -154,23 +155,14 @@ def test_pad(spec: Strided, data: st.DataObject) -> None:
         low = data.draw(st.integers(-size, 2))
         high = data.draw(st.integers(max(-size, -(size + low)), 2))
         widths.append((low, high, inner))
-    check([spec], lambda b, x: b.pad(x, widths, 1.0), lambda x: thunder_pad(x, widths))
-
-
-def thunder_pad(x: torch.Tensor, widths: list[tuple[int, int, int]]) -> torch.Tensor:
-    """prims.pad as Thunder runs it: interior padding through a full tensor, the rest through torch's pad."""
-    if any(w[2] for w in widths):
-        full = torch.full([n + max(n - 1, 0) * w[2] for n, w in zip(x.shape, widths)], 1.0)
-        full[tuple(slice(None, None, w[2] + 1) for w in widths)] = x
-        x = full
-    return torch.nn.functional.pad(x, [w for low, high, _ in reversed(widths) for w in (low, high)], value=1.0)
+    check([spec], lambda b, x: b.pad(x, widths, 1.0), lambda x: thunder_pad(x, widths, 1.0))
 
 
 @given(strided(), st.data())
 @many
 def test_pad_by_little(spec: Strided, data: st.DataObject) -> None:
     widths = [(data.draw(st.integers(-1, 1)) if n > 1 else 0, 0, 0) for n in spec[0]]
-    check([spec], lambda b, x: b.pad(x, widths, 1.0), lambda x: thunder_pad(x, widths))
+    check([spec], lambda b, x: b.pad(x, widths, 1.0), lambda x: thunder_pad(x, widths, 1.0))
 
 
 @pytest.mark.parametrize("op", sorted(REDUCTIONS))

@@ -21,6 +21,7 @@ from thunder_fuser.ir.nodes import (
     Full,
     Fusion,
     Iota,
+    Node,
     Pad,
     Permute,
     Pointwise,
@@ -59,8 +60,13 @@ def layouts(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None]) -> 
     for node in fusion.nodes:
         out = node.out
         if isinstance(out.type, TensorType):
-            table[out] = _RULES[type(node)](node, table)
+            table[out] = node_layout(node, table)
     return table
+
+
+def node_layout(node: Node, table: Layouts) -> Layout:
+    """The layout of one node's result, given those of its operands in `table`."""
+    return _RULES[type(node)](node, table)
 
 
 def format_layouts(table: Layouts) -> str:
