@@ -391,4 +391,28 @@ TF_FN long long atomic_add(long long* p, long long value) {
 }
 TF_FN void fence() { __threadfence(); }
 
+// Clusters (sm_90 and up; blocks of a cluster follow each other along x): rank, barrier, and another block's view of a
+// shared address.
+#ifdef TF_HOST
+TF_FN unsigned cluster_rank() { return blockIdx.x % tf_host_cluster; }
+TF_FN void cluster_sync() { TF_HOST_WAITS(tf_host_cluster_barrier()); }
+template <class T>
+TF_FN T* cluster_peer(T* p, unsigned rank) { return (T*)tf_host_peer((unsigned char*)p, rank); }
+#else
+TF_FN unsigned cluster_rank() {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+TF_FN void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+template <class T>
+TF_FN T* cluster_peer(T* p, unsigned rank) {
+  T* out;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(out) : "l"(p), "r"(rank));
+  return out;
+}
+#endif
+
 }  // namespace tf
