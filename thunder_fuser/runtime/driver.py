@@ -134,11 +134,8 @@ def load(cubin: bytes, name: str, device: torch.device | int) -> CudaKernel:
     index = device if isinstance(device, int) else device.index
     if index is None:
         index = torch.cuda.current_device()
-    if torch.cuda.is_current_stream_capturing():
-        raise LaunchError(
-            f"Kernel '{name}' is not loaded yet and a CUDA graph is being captured; run the function once before capturing it."
-        )
-    torch.cuda.init()
+    with torch.cuda.device(index):
+        refuse_under_capture(name)
     handle = _checked(driver.cuDeviceGet(index), f"find CUDA device {index}")
     context = _checked(driver.cuDevicePrimaryCtxRetain(handle), f"use CUDA device {index}")
     _checked(driver.cuCtxPushCurrent(context), f"use CUDA device {index}")
@@ -150,6 +147,14 @@ def load(cubin: bytes, name: str, device: torch.device | int) -> CudaKernel:
         return CudaKernel(name, index, module, function)
     finally:
         driver.cuCtxPopCurrent()
+
+
+def refuse_under_capture(name: str) -> None:
+    """Raise `LaunchError` if this thread's current stream is being captured: a graph cannot take up a new kernel."""
+    if torch.cuda.is_current_stream_capturing():
+        raise LaunchError(
+            f"Kernel '{name}' is not loaded yet and a CUDA graph is being captured; run the function once before capturing it."
+        )
 
 
 def arch(device: torch.device | int) -> str:

@@ -1,0 +1,145 @@
+"""Compiled code by key, in memory and on disk: cubins, and shared libraries of the host backend.
+
+Called by the compile pool. The store is cuda.core's (atomic writes, several processes, trimmed by last use); what is
+added here is a checksum behind each entry, so that a damaged one is a miss, and a folder that cannot be used is one
+warning and no disk, never an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from cuda.core.utils import FileStreamProgramCache, InMemoryProgramCache
+
+from thunder_fuser import config
+from thunder_fuser.runtime import nvrtc
+from thunder_fuser.runtime.host import toolchain
+from thunder_fuser.runtime.options import CompileOptions
+from thunder_fuser.runtime.source import KernelSource
+
+_MEMORY_BYTES = 64 * 2**20
+_DIGEST_BYTES = 32
+
+
+class KernelCache:
+    """Bytes by key. `hits` (memory or disk), `disk_hits`, `misses` and `damaged` count look-ups."""
+
+    def __init__(self, folder: Path | None, limit_bytes: int) -> None:
+        """`folder` None keeps everything in memory; `limit_bytes` bounds the folder."""
+        self.folder = folder
+        self.hits = self.disk_hits = self.misses = self.damaged = 0
+        self._counting = threading.Lock()
+        self._memory = InMemoryProgramCache(max_size_bytes=_MEMORY_BYTES)
+        self._disk: FileStreamProgramCache | None = None
+        self._writable = True
+        if folder is not None:
+            try:
+                self._disk = FileStreamProgramCache(folder, max_size_bytes=limit_bytes)
+            except OSError as e:
+                self._warn("used", e)
+
+    def get_or_compile(self, key: str, compile_: Callable[[], bytes]) -> bytes:
+        """The entry of `key`, made by `compile_` on a miss and kept. Raises what `compile_` raises."""
+        value = self._memory.get(key)
+        if value is None:
+            value = self._read(key)
+            if value is None:
+                self._count("misses")
+                value = compile_()
+                self._write(key, value)
+            else:
+                self._count("hits", "disk_hits")
+            self._memory[key] = value
+        else:
+            self._count("hits")
+        return value
+
+    def _read(self, key: str) -> bytes | None:
+        if self._disk is None:
+            return None
+        try:
+            entry = self._disk.get(key)
+        except OSError as e:
+            self._warn("read", e)
+            self._disk = None
+            return None
+        if entry is None:
+            return None
+        value, digest = entry[:-_DIGEST_BYTES], entry[-_DIGEST_BYTES:]
+        if digest == _digest(key, value):
+            return value
+        self._count("damaged")
+        return None
+
+    def _write(self, key: str, value: bytes) -> None:
+        if self._disk is None or not self._writable:
+            return
+        try:
+            # The checksum follows the code: tools that read a cubin or a library ignore what is behind it.
+            self._disk[key] = value + _digest(key, value)
+        except OSError as e:
+            self._warn("written", e)
+            self._writable = False
+
+    def _count(self, *names: str) -> None:
+        with self._counting:
+            for name in names:
+                setattr(self, name, getattr(self, name) + 1)
+
+    def _warn(self, verb: str, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        warnings.warn(
+            f"The folder of compiled kernels '{self.folder}' cannot be {verb} ({reason}), so kernels are kept in memory only; "
+            "THUNDER_FUSER_CACHE_DIR names another one.",
+            stacklevel=2,
+        )
+
+
+def _digest(key: str, value: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + value).digest()
+
+
+def cubin_key(source: KernelSource, arch: str, options: CompileOptions) -> str:
+    """Everything that decides a cubin: source and prelude, NVRTC's version, target and flags."""
+    return _key("cubin", nvrtc.nvrtc_version(), *nvrtc.flags(arch, options), source.digest)
+
+
+def host_key(source: KernelSource, options: CompileOptions) -> str:
+    """Everything that decides a host library: source and prelude, the C++ compiler, its flags, the stand-in for CUDA."""
+    return _key("host", toolchain.identity(), source.digest)
+
+
+def fibers_key() -> str:
+    """The key of the host backend's own library."""
+    return _key("fibers", toolchain.identity())
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def default_folder() -> Path:
+    """The user's cache folder for this package."""
+    if sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "thunder_fuser"
+
+
+def current() -> KernelCache:
+    """The cache that the configuration names now; one object for each folder and limit."""
+    return _opened(config.get("cache_dir"), config.get("cache_limit_mb"))
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(folder: str, limit_mb: int) -> KernelCache:
+    path = None if folder == "off" else Path(folder).expanduser() if folder else default_folder()
+    return KernelCache(path, max(1, limit_mb) * 2**20)
