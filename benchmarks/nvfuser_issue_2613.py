@@ -22,13 +22,17 @@ def nvfuser_fusion_id0(fd : FusionDefinition) -> None :
     T0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[1, 0])
     T1 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[1, 0])
     T2 = fd.define_tensor(
-        shape=[-1, -1, -1, -1], contiguity=[True, False, False, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[3, 1, 2, 0])
+        shape=[-1, -1, -1, -1], contiguity=[True, False, False, True],
+        dtype=DataType.BFloat16, is_cpu=False, stride_order=[3, 1, 2, 0])
     T3 = fd.define_tensor(
-        shape=[-1, -1, -1, -1], contiguity=[True, False, False, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[3, 1, 2, 0])
+        shape=[-1, -1, -1, -1], contiguity=[True, False, False, True],
+        dtype=DataType.BFloat16, is_cpu=False, stride_order=[3, 1, 2, 0])
     T4 = fd.define_tensor(
-        shape=[-1, -1, -1, -1], contiguity=[True, False, False, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[3, 1, 2, 0])
+        shape=[-1, -1, -1, -1], contiguity=[True, False, False, True],
+        dtype=DataType.BFloat16, is_cpu=False, stride_order=[3, 1, 2, 0])
     T5 = fd.define_tensor(
-        shape=[-1, -1, -1, -1], contiguity=[True, False, True, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[3, 1, 2, 0])
+        shape=[-1, -1, -1, -1], contiguity=[True, False, True, True],
+        dtype=DataType.BFloat16, is_cpu=False, stride_order=[3, 1, 2, 0])
     T6 = fd.ops.cast(T3, dtype=DataType.Float)
     T7 = fd.ops.neg(T6)
     T8 = fd.ops.cast(T7, dtype=DataType.BFloat16)
@@ -61,7 +65,8 @@ def nvfuser_fusion_id1(fd : FusionDefinition) -> None :
     T0 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[1, 0])
     T1 = fd.define_tensor(shape=[-1, -1], contiguity=[True, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[1, 0])
     T2 = fd.define_tensor(
-        shape=[-1, -1, -1], contiguity=[True, True, True], dtype=DataType.BFloat16, is_cpu=False, stride_order=[2, 1, 0])
+        shape=[-1, -1, -1], contiguity=[True, True, True],
+        dtype=DataType.BFloat16, is_cpu=False, stride_order=[2, 1, 0])
     S3 = fd.define_scalar(2, dtype=DataType.Int)
     S4 = fd.define_scalar(1024, dtype=DataType.Int)
     S5 = fd.define_scalar(1, dtype=DataType.Int)

@@ -175,7 +175,8 @@ def test_fusion_shows_the_sizes_of_the_last_call() -> None:
 
 def test_repr_rebuilds_the_definition(issue_2613) -> None:
     packed = issue_2613.packed_inputs("cpu")
-    for program, inputs in ((issue_2613.nvfuser_fusion_id0, issue_2613.views_of(packed)), (issue_2613.nvfuser_fusion_id1, packed)):
+    programs = (issue_2613.nvfuser_fusion_id0, issue_2613.nvfuser_fusion_id1)
+    for program, inputs in zip(programs, (issue_2613.views_of(packed), packed)):
         fd = issue_2613.define(program)
         again = _rebuild(fd)
         assert repr(again).partition("\n")[2] == repr(fd).partition("\n")[2]
@@ -270,8 +271,8 @@ def test_wrong_devices() -> None:
 REFUSED = {
     "matmul": (lambda fd, t: fd.ops.matmul(t, t), UnsupportedError, "Op 'matmul' is not supported: run it with torch"),
     "alias": (lambda fd, t: fd.add_output(t, t), UnsupportedError, "'add_output' with alias_input is not supported"),
-    "complex": (lambda fd, t: fd.define_tensor([2], dtype=DataType.ComplexFloat), UnsupportedError, "'DataType.ComplexFloat' is not"),
-    "manual cat": (lambda fd, t: fd.ops.cat([t], 0, manual_padding=True), UnsupportedError, "manual_padding=True is not supported"),
+    "complex": (lambda fd, t: fd.define_tensor([2], dtype=DataType.ComplexFloat), UnsupportedError, "ComplexFloat' is not"),
+    "manual cat": (lambda fd, t: fd.ops.cat([t], 0, manual_padding=True), UnsupportedError, "manual_padding=True is not"),
     "arguments": (lambda fd, t: fd.ops.add(t), IRError, "'add': missing a required argument: 'rhs'"),
     "operand": (lambda fd, t: fd.ops.neg("x"), IRError, "'neg' takes a TensorView, a Scalar or a number, got ''x''"),
     "permute": (lambda fd, t: fd.ops.permute(t, [0]), IRError, "'permute' takes 2 dims for a tensor of rank 2"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from thunder_fuser.errors import UnsupportedError
-from thunder_fuser.frontend import metaops, pointwise
+from thunder_fuser.frontend import copies, pointwise, views
 from thunder_fuser.frontend.rows import OPS
 
 if TYPE_CHECKING:
     from thunder_fuser.frontend.definition import FusionDefinition
 
-# Loading these two modules fills OPS.
-SOURCES = (pointwise, metaops)
+# Loading these modules fills OPS.
+SOURCES = (pointwise, views, copies)
 
 # nvFuser's other ops: known by name, so that a script that needs one is told so.
 UNSUPPORTED = frozenset("""

@@ -128,7 +128,7 @@ def _clamp(low: Lowering, t: Any, x: Operand, low_end: Operand | None, high_end:
     """NaN stays NaN: neither comparison holds for it."""
     x = low.cast(x, t)
     if high_end is not None:
-        x = low.pointwise("where", t, low.pointwise("gt", t, x, high_end), high_end, x)
+        x = low.pointwise("where", t, low.pointwise("lt", t, high_end, x), high_end, x)
     if low_end is not None:
         x = low.pointwise("where", t, low.pointwise("lt", t, x, low_end), low_end, x)
     return x
@@ -136,7 +136,7 @@ def _clamp(low: Lowering, t: Any, x: Operand, low_end: Operand | None, high_end:
 
 def _sign(low: Lowering, t: Any, x: Operand) -> Operand:
     negative = low.pointwise("where", t, low.pointwise("lt", t, x, 0), -1, 0)
-    return low.pointwise("where", t, low.pointwise("gt", t, x, 0), 1, negative)
+    return low.pointwise("where", t, low.pointwise("lt", t, 0, x), 1, negative)
 
 
 def _lerp(low: Lowering, t: Any, start: Operand, end: Operand, weight: Operand) -> Operand:
@@ -157,18 +157,18 @@ def _fill_table() -> None:
     if "fmod" in POINTWISE:
         _add_row("mod", POINTWISE["fmod"])
     add, p = _add_composite, Lowering.pointwise
-    add("relu", ("x",), _kept, lambda low, t, x: p(low, "where", t, p(low, "le", t, x, 0), 0, x), needs=("le",))
+    add("relu", ("x",), _kept, lambda low, t, x: p(low, "where", t, p(low, "lt", t, x, 0), 0, x))
     add("sigmoid", ("x",), _met_float, _sigmoid, needs=("exp", "div"))
     add("silu", ("x",), _kept, lambda low, t, x: p(low, "mul", t, x, _sigmoid(low, t, x)), needs=("exp", "div"))
     add("frac", ("x",), _kept, lambda low, t, x: p(low, "sub", t, x, p(low, "trunc", t, x)), needs=("trunc",))
-    add("sign", ("x",), _kept, _sign, needs=("gt", "lt"))
+    add("sign", ("x",), _kept, _sign)
     add("reciprocal", ("x",), _met_float, lambda low, t, x: p(low, "div", t, 1, x), needs=("div",))
     add("logical_not", ("x",), _bool, lambda low, t, x: p(low, "bitwise_not", BOOL, x), needs=("bitwise_not",))
     add("logical_and", ("lhs", "rhs"), _bool, lambda low, t, x, y: p(low, "bitwise_and", BOOL, x, y), needs=("bitwise_and",))
     add("logical_or", ("lhs", "rhs"), _bool, lambda low, t, x, y: p(low, "bitwise_or", BOOL, x, y), needs=("bitwise_or",))
     add("lerp", ("start", "end", "weight"), _met_float, _lerp)
     add("addcmul", ("x", "y", "z", "value"), lambda x, y, z, value: common_dtype((x, y, z)), _addcmul)
-    add("clamp", ("x", "min", "max"), _kept, _clamp, needs=("gt", "lt"), defaults={"min": None, "max": None})
+    add("clamp", ("x", "min", "max"), _kept, _clamp, defaults={"min": None, "max": None})
     add("threshold", ("x", "threshold", "value"), _kept,
         lambda low, t, x, limit, value: p(low, "where", t, p(low, "le", t, x, limit), value, x), needs=("le",))
 

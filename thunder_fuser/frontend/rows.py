@@ -1,6 +1,6 @@
 """What an op of the front end is: `OpRow`, and the table `OPS` of them by nvFuser's name.
 
-`pointwise` and `metaops` fill the table; `definition` records calls through it, `specialize` lowers records with it,
+`pointwise`, `views` and `copies` fill the table; `definition` records calls through it, `specialize` lowers records with it,
 `translation` prints them with it. An op is its signature (nvFuser's parameter names), a function that says what the
 result is before sizes are known, and one that emits IR nodes once they are.
 """
@@ -43,6 +43,11 @@ class OpRow:
 
 
 OPS: dict[str, OpRow] = {}
+
+
+def tensor_result(dtype: DataType, rank: int) -> Result:
+    """A tensor of an op that does not promote."""
+    return Result("tensor", dtype, rank)
 
 
 def register(name: str, lower: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
@@ -91,3 +96,11 @@ def dims_argument(op: str, parameter: str, value: Any, rank: int) -> tuple[int, 
     if len(set(dims)) != len(dims):
         raise IRError(f"'{op}' has {parameter} {list(value)}, which names a dim twice.")
     return dims
+
+
+def dtype_argument(op: str, dtype: Any) -> DataType:
+    """`dtype` if it is a DataType that the engine has a row for, else an error that says so."""
+    if not isinstance(dtype, DataType):
+        raise IRError(f"'{op}' takes a DataType as dtype, got '{dtype!r}'.")
+    dtype.ir  # noqa: B018  raises for a dtype that has none
+    return dtype
