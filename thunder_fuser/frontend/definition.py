@@ -28,7 +28,7 @@ from thunder_fuser.frontend.inputs import Input, ScalarInput, TensorInput, Vecto
 from thunder_fuser.frontend.namespace import Ops
 from thunder_fuser.frontend.records import Record
 from thunder_fuser.frontend.rows import OpRow
-from thunder_fuser.frontend.specialize import Bound, key_of, specialize
+from thunder_fuser.frontend.specialize import Bound, Slot, key_of, slots, specialize
 from thunder_fuser.frontend.translation import function_text, repro_script
 from thunder_fuser.frontend.values import Number, Scalar, Symbol, TensorView, Vector, symbols_in
 from thunder_fuser.ir.interpreter import evaluate
@@ -55,6 +55,7 @@ class FusionDefinition:
         self._records: list[Record] = []
         self._inputs: list[Input] = []
         self._outputs: list[TensorView] = []
+        self._slots: tuple[Slot, ...] = ()
         self._count = 0
         self._made_by: dict[int, Record] = {}
         self._static: set[int] = set()
@@ -76,6 +77,7 @@ class FusionDefinition:
     def __exit__(self, kind: object, value: object, traceback: object) -> None:
         self._open = False
         self._finished = kind is None
+        self._slots = slots(self._inputs)
 
     def definition(self) -> None:
         """Overridden by subclasses: the statements of the definition, on `self`."""
@@ -276,14 +278,13 @@ class FusionDefinition:
             self._define_by_method()
         flat = flatten(self._inputs, inputs)
         place = call_device(self._inputs, inputs, device)
-        static = frozenset(self._static)
-        key = key_of(self._inputs, static, flat, place)
+        key = key_of(self._slots, self._static, flat, place)
         with self._lock:
             found = self._specializations.get(key)
             if found is not None:
                 self._specializations.move_to_end(key)
                 return found, flat
-        bound = specialize(self._function_name(), self._records, self._outputs, self._inputs, static, flat, place)
+        bound = specialize(self._function_name(), self._records, self._outputs, self._slots, self._static, flat, place)
         found = _Specialization(bound, _compile(bound.fusion))
         with self._lock:
             self._specializations[key] = found

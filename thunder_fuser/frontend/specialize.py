@@ -1,14 +1,13 @@
 """A definition with sizes filled in: from records and a call's inputs to an IR `Fusion`.
 
-Called by `FusionDefinition.execute`, once for each distinct key: shapes, the numbers that sizes depend on, and which
-inputs are CPU scalars beside a GPU.
+Called by `FusionDefinition.execute`, once for each distinct key: the device, shapes, and the numbers that sizes depend on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -22,6 +21,7 @@ from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import BOOL, F64, I64
 from thunder_fuser.ir.nodes import Fusion
 
+Slot: TypeAlias = tuple[Input, TensorView | Scalar]
 _SCALAR_TYPES = {"bool": BOOL, "int": I64, "float": F64}
 
 
@@ -39,19 +39,19 @@ class Bound:
         return [flat[p].item() if p in self.items else flat[p] for p in self.positions]
 
 
-def flat_symbols(declared: Sequence[Input]) -> list[tuple[Input, TensorView | Scalar]]:
+def slots(declared: Sequence[Input]) -> tuple[Slot, ...]:
     """Each tensor and number of the inputs with its declaration, in the order of `inputs.flatten`."""
-    flat: list[tuple[Input, TensorView | Scalar]] = []
+    flat: list[Slot] = []
     for declaration in declared:
         scalars = getattr(declaration, "scalars", None)
         flat += [(declaration, s) for s in ([declaration.symbol] if scalars is None else scalars)]
-    return flat
+    return tuple(flat)
 
 
-def key_of(declared: Sequence[Input], static: frozenset[int], flat: Sequence[Any], device: torch.device) -> Hashable:
+def key_of(slots: Sequence[Slot], static: Set[int], flat: Sequence[Any], device: torch.device) -> Hashable:
     """What one specialisation holds for."""
-    parts: list[Hashable] = [device.type]
-    for (declaration, symbol), value in zip(flat_symbols(declared), flat):
+    parts: list[Hashable] = [device]
+    for (declaration, symbol), value in zip(slots, flat):
         if isinstance(declaration, TensorInput):
             parts.append(value.shape)
         elif symbol.index in static:
@@ -60,7 +60,7 @@ def key_of(declared: Sequence[Input], static: frozenset[int], flat: Sequence[Any
 
 
 def specialize(
-    name: str, records: Sequence[Record], outputs: Sequence[TensorView], declared: Sequence[Input], static: frozenset[int],
+    name: str, records: Sequence[Record], outputs: Sequence[TensorView], slots: Sequence[Slot], static: Set[int],
     flat: Sequence[Any], device: torch.device,
 ) -> Bound:
     """Replays `records` on an IR builder. Raises `IRError` or `UnsupportedError` naming the statement at fault."""
@@ -69,7 +69,7 @@ def specialize(
     values: dict[int, Any] = {}
     positions: list[int] = []
     items: set[int] = set()
-    for position, ((declaration, symbol), given) in enumerate(zip(flat_symbols(declared), flat)):
+    for position, ((declaration, symbol), given) in enumerate(zip(slots, flat)):
         dtype = symbol.dtype.ir
         if isinstance(declaration, TensorInput) and declaration.is_cpu and device.type != "cpu":
             number = builder.scalar(_SCALAR_TYPES[dtype.kind], name=repr(symbol))
