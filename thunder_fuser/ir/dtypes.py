@@ -6,11 +6,12 @@ Called by every stage. A dtype is a frozen row, compared by identity; `DTYPES` f
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 
-from thunder_fuser.errors import UnsupportedError
+from thunder_fuser.errors import IRError, UnsupportedError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,3 +74,16 @@ def from_torch(dtype: torch.dtype) -> DType:
 def is_supported(dtype: torch.dtype) -> bool:
     """Whether `from_torch` has a row for it."""
     return dtype in _FROM_TORCH
+
+
+def as_number(value: bool | int | float, dtype: DType) -> bool | int | float:
+    """A Python number as the same number of `dtype`'s kind: floats truncate to integers, integers wrap around as torch's
+    do, anything but zero is true. Floats are not rounded to the dtype. Raises `IRError` for an integer from inf or NaN."""
+    if dtype.kind == "bool":
+        return bool(value)
+    if dtype.kind == "float":
+        return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise IRError(f"The number {value} has no value in dtype '{dtype}', expected a finite one.")
+    low = 0 if dtype is U8 else -(1 << 8 * dtype.size - 1)
+    return (int(value) - low) % (1 << 8 * dtype.size) + low

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from thunder_fuser.errors import InputError
-from thunder_fuser.ir.dtypes import BOOL, DType
+from thunder_fuser.ir.dtypes import BOOL, DType, as_number
 from thunder_fuser.ir.nodes import (
     Broadcast,
     Cast,
@@ -87,7 +87,7 @@ class _Interpreter:
         if isinstance(value.type, ScalarType):
             if isinstance(given, Tensor):
                 raise InputError(f"Input '{value.name}' is a number, got a tensor.")
-            return number(given, value.dtype)
+            return as_number(given, value.dtype)
         if not isinstance(given, Tensor):
             raise InputError(f"Input '{value.name}' is a tensor, got '{given!r}'.")
         if given.dtype is not value.dtype.torch or tuple(given.shape) != value.shape:
@@ -106,7 +106,7 @@ class _Interpreter:
 
     def scalar(self, operand: Operand, dtype: DType) -> Number:
         """A literal or scalar value as a Python number of `dtype`'s kind."""
-        return number(operand.value if isinstance(operand, Constant) else self.values[operand], dtype)
+        return as_number(operand.value if isinstance(operand, Constant) else self.values[operand], dtype)
 
     def node(self, node: Node) -> Tensor | Number:
         match node:
@@ -170,16 +170,6 @@ class _Interpreter:
         if not node.dims:
             return arg.clone()
         return REDUCTIONS[node.op].torch(arg.to(self.math_dtype(node.arg.dtype)), node.dims).to(dtype)
-
-
-def number(value: Number, dtype: DType) -> Number:
-    """A Python number as it is once stored in `dtype`'s kind; integers wrap around."""
-    if dtype.kind == "bool":
-        return bool(value)
-    if dtype.kind == "float":
-        return float(value)
-    low = 0 if dtype.name.startswith("u") else -(1 << 8 * dtype.size - 1)
-    return (int(value) - low) % (1 << 8 * dtype.size) + low
 
 
 def _moved(node: Node, arg: Tensor) -> Tensor:

@@ -11,11 +11,15 @@ arity is counted from the braces. `tf::` functions live in codegen/cuda/math.cuh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn import functional
 
+from thunder_fuser.ir.dtypes import DType
+
+BOOL = frozenset({"bool"})
 FLOAT = frozenset({"float"})
 INT = frozenset({"int"})
 BITS = frozenset({"int", "bool"})
@@ -29,7 +33,8 @@ class PointwiseOp:
 
     `accepts` are dtype kinds; `out` is "same" (the operands' dtype) or "bool"; `cost` is 1 for an op of plain
     arithmetic and about its number of instructions / 4 for a transcendental one; `domain` is where the generated
-    tests draw float operands from.
+    tests draw float operands from. `integer` is the C++ expression for integers where `cuda`'s would overflow or fault;
+    `narrow` is False where computing in float32 and rounding is not what the op means for 16-bit floats.
     """
 
     name: str
@@ -39,16 +44,26 @@ class PointwiseOp:
     out: str = "same"
     commutes: bool = False
     cost: int = 1
+    integer: str | None = None
+    narrow: bool = True
     domain: tuple[float, float] = (-3.0, 3.0)
 
     @property
     def arity(self) -> int:
         return 1 + max(int(i) for i in re.findall(r"\{(\d)\}", self.cuda))
 
+    def takes(self, dtype: DType) -> bool:
+        """Whether operands may have this dtype."""
+        return dtype.kind in self.accepts and (self.narrow or dtype.size > 2)
+
+    def expression(self, dtype: DType) -> str:
+        """The C++ expression for operands of this dtype."""
+        return self.integer if self.integer is not None and dtype.kind == "int" else self.cuda
+
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """One reduction: `identity` and `combine` are C++ in the accumulation type `{T}`; `{0}` is the accumulator."""
+    """One reduction, `torch(x, dims)` in torch: `identity` and `combine` are C++ in the accumulation type `{T}`; `{0}` is the accumulator."""
 
     name: str
     accepts: frozenset[str]
@@ -61,26 +76,125 @@ def _table(*rows: PointwiseOp) -> dict[str, PointwiseOp]:
     return {r.name: r for r in rows}
 
 
+def _div(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.div(a, b) if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
+
+
+def _erfcinv(x: torch.Tensor) -> torch.Tensor:
+    # torch has no erfcinv, and erfinv(1 - x) is inexact at small x.
+    return 0.0 - torch.special.ndtri(x * 0.5) * 0.5**0.5
+
+
+def _prod(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    for dim in sorted(dims, reverse=True):
+        x = torch.prod(x, dim, dtype=x.dtype)
+    return x
+
+
+def _extremum(reduce: Callable[..., torch.Tensor], sign: int) -> Callable[..., torch.Tensor]:
+    """amax or amin that has a value for nothing too: -inf, the least integer or False, and their opposites."""
+    def reference(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+        if x.numel():
+            return reduce(x, dims)
+        shape = [n for d, n in enumerate(x.shape) if d not in dims]
+        if x.dtype is torch.bool:
+            return x.new_full(shape, sign < 0)
+        if x.is_floating_point():
+            return x.new_full(shape, -sign * torch.inf)
+        return x.new_full(shape, torch.iinfo(x.dtype).min if sign > 0 else torch.iinfo(x.dtype).max)
+    return reference
+
+
 row = PointwiseOp
 # fmt: off
 POINTWISE: dict[str, PointwiseOp] = _table(
     #   name            accepts  torch reference       C++ expression
-    row("neg",          NUMBER,  torch.neg,            "-{0}"),
     row("abs",          NUMBER,  torch.abs,            "tf::abs({0})"),
+    row("acos",         FLOAT,   torch.acos,           "tf::acos({0})", cost=8, domain=(-1.0, 1.0)),
+    row("acosh",        FLOAT,   torch.acosh,          "tf::acosh({0})", cost=8, domain=(1.0, 9.0)),
+    row("asin",         FLOAT,   torch.asin,           "tf::asin({0})", cost=8, domain=(-1.0, 1.0)),
+    row("asinh",        FLOAT,   torch.asinh,          "tf::asinh({0})", cost=8),
+    row("atan",         FLOAT,   torch.atan,           "tf::atan({0})", cost=8),
+    row("atanh",        FLOAT,   torch.atanh,          "tf::atanh({0})", cost=8, domain=(-0.99, 0.99)),
+    row("bitwise_not",  BITS,    torch.bitwise_not,    "tf::bitwise_not({0})"),
+    row("ceil",         FLOAT,   torch.ceil,           "tf::ceil({0})"),
+    row("cos",          FLOAT,   torch.cos,            "tf::cos({0})", cost=10),
+    row("cosh",         FLOAT,   torch.cosh,           "tf::cosh({0})", cost=6),
+    row("erf",          FLOAT,   torch.erf,            "tf::erf({0})", cost=6),
+    row("erfc",         FLOAT,   torch.erfc,           "tf::erfc({0})", cost=8),
+    row("erfinv",       FLOAT,   torch.erfinv,         "tf::erfinv({0})", cost=8, domain=(-0.99, 0.99)),
+    row("erfcinv",      FLOAT,   _erfcinv,             "tf::erfcinv({0})", cost=8, domain=(0.01, 1.99)),
     row("exp",          FLOAT,   torch.exp,            "tf::exp({0})", cost=4),
-    row("tanh",         FLOAT,   torch.tanh,           "tf::tanh({0})", cost=8),
+    row("exp2",         FLOAT,   torch.exp2,           "tf::exp2({0})", cost=2),
+    row("expm1",        FLOAT,   torch.expm1,          "tf::expm1({0})", cost=6),
+    row("floor",        FLOAT,   torch.floor,          "tf::floor({0})"),
+    row("frac",         FLOAT,   torch.frac,           "tf::frac({0})"),
+    row("isfinite",     FLOAT,   torch.isfinite,       "tf::isfinite({0})", out="bool"),
+    row("isinf",        FLOAT,   torch.isinf,          "tf::isinf({0})", out="bool"),
+    row("isnan",        FLOAT,   torch.isnan,          "tf::isnan({0})", out="bool"),
+    row("isneginf",     FLOAT,   torch.isneginf,       "tf::isneginf({0})", out="bool"),
+    row("isposinf",     FLOAT,   torch.isposinf,       "tf::isposinf({0})", out="bool"),
+    row("lgamma",       FLOAT,   torch.lgamma,         "tf::lgamma({0})", cost=16, domain=(0.1, 9.0)),
+    row("log",          FLOAT,   torch.log,            "tf::log({0})", cost=4, domain=(1e-2, 9.0)),
+    row("log10",        FLOAT,   torch.log10,          "tf::log10({0})", cost=4, domain=(1e-2, 9.0)),
+    row("log1p",        FLOAT,   torch.log1p,          "tf::log1p({0})", cost=6, domain=(-0.9, 9.0)),
+    row("log2",         FLOAT,   torch.log2,           "tf::log2({0})", cost=4, domain=(1e-2, 9.0)),
+    row("logical_not",  ANY,     torch.logical_not,    "!{0}", out="bool"),
+    row("neg",          NUMBER,  torch.neg,            "-{0}", integer="tf::neg({0})"),
+    row("reciprocal",   FLOAT,   torch.reciprocal,     "1 / {0}", cost=2, domain=(0.1, 9.0)),
+    row("relu",         NUMBER,  torch.relu,           "tf::relu({0})"),
+    row("round",        FLOAT,   torch.round,          "tf::round({0})"),
     row("rsqrt",        FLOAT,   torch.rsqrt,          "tf::rsqrt({0})", cost=2, domain=(1e-2, 4.0)),
-    row("add",          NUMBER,  torch.add,            "{0} + {1}", commutes=True),
-    row("sub",          NUMBER,  torch.sub,            "{0} - {1}"),
-    row("mul",          NUMBER,  torch.mul,            "{0} * {1}", commutes=True),
-    row("maximum",      ANY,     torch.maximum,        "tf::maximum({0}, {1})", commutes=True),
+    row("sigmoid",      FLOAT,   torch.sigmoid,        "tf::sigmoid({0})", cost=6),
+    row("sign",         ANY,     torch.sign,           "tf::sign({0})"),
+    row("signbit",      ANY,     torch.signbit,        "tf::signbit({0})", out="bool"),
+    row("silu",         FLOAT,   functional.silu,      "tf::silu({0})", cost=6),
+    row("sin",          FLOAT,   torch.sin,            "tf::sin({0})", cost=10),
+    row("sinh",         FLOAT,   torch.sinh,           "tf::sinh({0})", cost=6),
+    row("sqrt",         FLOAT,   torch.sqrt,           "tf::sqrt({0})", cost=2, domain=(0.0, 9.0)),
+    row("tan",          FLOAT,   torch.tan,            "tf::tan({0})", cost=12, domain=(-1.4, 1.4)),
+    row("tanh",         FLOAT,   torch.tanh,           "tf::tanh({0})", cost=8),
+    row("trunc",        FLOAT,   torch.trunc,          "tf::trunc({0})"),
+
+    row("add",          ANY,     torch.add,            "{0} + {1}", commutes=True, integer="tf::add({0}, {1})"),
+    row("atan2",        FLOAT,   torch.atan2,          "tf::atan2({0}, {1})", cost=10),
+    row("bitwise_and",  BITS,    torch.bitwise_and,    "{0} & {1}", commutes=True),
+    row("bitwise_or",   BITS,    torch.bitwise_or,     "{0} | {1}", commutes=True),
+    row("bitwise_xor",  BITS,    torch.bitwise_xor,    "{0} ^ {1}", commutes=True),
+    row("bitwise_left_shift",  INT, torch.bitwise_left_shift,  "tf::bitwise_left_shift({0}, {1})"),
+    row("bitwise_right_shift", INT, torch.bitwise_right_shift, "tf::bitwise_right_shift({0}, {1})"),
+    row("div",          NUMBER,  _div,                 "{0} / {1}", cost=2, integer="tf::div({0}, {1})"),
+    row("eq",           ANY,     torch.eq,             "{0} == {1}", out="bool", commutes=True),
+    row("fmod",         NUMBER,  torch.fmod,           "tf::fmod({0}, {1})", cost=8),
+    row("gcd",          INT,     torch.gcd,            "tf::gcd({0}, {1})", commutes=True, cost=50),
+    row("ge",           ANY,     torch.ge,             "{0} >= {1}", out="bool"),
+    row("gt",           ANY,     torch.gt,             "{0} > {1}", out="bool"),
+    row("le",           ANY,     torch.le,             "{0} <= {1}", out="bool"),
+    row("logical_and",  ANY,     torch.logical_and,    "{0} && {1}", out="bool", commutes=True),
+    row("logical_or",   ANY,     torch.logical_or,     "{0} || {1}", out="bool", commutes=True),
     row("lt",           ANY,     torch.lt,             "{0} < {1}", out="bool"),
+    row("maximum",      ANY,     torch.maximum,        "tf::maximum({0}, {1})", commutes=True),
+    row("minimum",      ANY,     torch.minimum,        "tf::minimum({0}, {1})", commutes=True),
+    row("mul",          ANY,     torch.mul,            "{0} * {1}", commutes=True, integer="tf::mul({0}, {1})"),
+    row("ne",           ANY,     torch.ne,             "{0} != {1}", out="bool", commutes=True),
+    row("nextafter",    FLOAT,   torch.nextafter,      "tf::nextafter({0}, {1})", cost=3, narrow=False),
+    row("pow",          NUMBER,  torch.pow,            "tf::pow({0}, {1})", cost=16, domain=(0.1, 3.0)),
+    row("remainder",    NUMBER,  torch.remainder,      "tf::remainder({0}, {1})", cost=8),
+    row("sub",          NUMBER,  torch.sub,            "{0} - {1}", integer="tf::sub({0}, {1})"),
+
+    row("lerp",         FLOAT,   torch.lerp,           "tf::lerp({0}, {1}, {2})", cost=2),
     row("where",        ANY,     torch.where,          "{0} ? {1} : {2}"),
 )
 
 REDUCTIONS: dict[str, Reduction] = {
     r.name: r for r in (
-        Reduction("sum", NUMBER, torch.sum, "{T}(0)", "{0} + {1}"),
+        #         name    accepts  torch reference                        identity            combine
+        Reduction("sum",  NUMBER,  lambda x, d: x.sum(d, dtype=x.dtype),  "({T})0",           "{0} + {1}"),
+        Reduction("prod", NUMBER,  _prod,                                 "({T})1",           "{0} * {1}"),
+        Reduction("amax", ANY,     _extremum(torch.amax, 1),              "tf::lowest<{T}>()",  "tf::maximum({0}, {1})"),
+        Reduction("amin", ANY,     _extremum(torch.amin, -1),             "tf::highest<{T}>()", "tf::minimum({0}, {1})"),
+        Reduction("any",  BOOL,    torch.any,                             "false",            "{0} | {1}"),
+        Reduction("all",  BOOL,    torch.all,                             "true",             "{0} & {1}"),
     )
 }
 # fmt: on

@@ -112,7 +112,7 @@ def _pointwise(node: Pointwise) -> Type:
         _expect(arg.dtype is want, f"Operand {i} of '{op.name}' has dtype '{arg.dtype}', expected '{want}'.")
         _expect(arg.shape == tensors[0].shape,
                 f"Operand {i} of '{op.name}' has shape {list(arg.shape)}, expected {list(tensors[0].shape)}.")
-    _expect(dtype.kind in op.accepts, f"'{op.name}' does not take dtype '{dtype}'.")
+    _expect(op.takes(dtype), f"'{op.name}' does not take dtype '{dtype}'.")
     out = BOOL if op.out == "bool" else dtype
     return TensorType(out, tensors[0].shape) if tensors else ScalarType(out)
 
