@@ -1,0 +1,9 @@
+"""Thunder's prims onto the fusion IR: one translation a prim, no knowledge of how anything runs.
+
+Public: `translate` (a region -> a `Fusion`), `why_not` (why a prim cannot be translated), `flatten`.
+"""
+
+from thunder_fuser.translators.region import flatten, translate
+from thunder_fuser.translators.registry import TRANSLATIONS, is_cheap, is_view, why_not
+
+__all__ = ["TRANSLATIONS", "flatten", "is_cheap", "is_view", "translate", "why_not"]

@@ -1,0 +1,44 @@
+"""Reductions: one loop over the engine's table registers every row whose name is that of a prim.
+
+The engine accumulates 16-bit floats in float32 and rounds once at the end, as torch does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from thunder.core.prims import PrimIDs
+from thunder.core.proxies import TensorProxy
+
+from thunder_fuser.ir.builder import FusionBuilder
+from thunder_fuser.ir.nodes import Value
+from thunder_fuser.ir.ops import REDUCTIONS, Reduction
+from thunder_fuser.translators.proxies import dtype_of, why_not_static, why_not_tensor
+from thunder_fuser.translators.registry import TRANSLATIONS, Translation
+
+
+def _register(op: Reduction, prim: PrimIDs) -> None:
+    def why_not(a: Any, dims: Any, **kwargs: Any) -> str | None:
+        given = ", ".join(name for name, value in kwargs.items() if value is not None)
+        if given:
+            return f"'{op.name}' with {given} is not supported"
+        reason = why_not_tensor(a) or why_not_static(dims)
+        if reason is not None:
+            return reason
+        if not dims:
+            return f"'{op.name}' over no dims is left to torch"
+        if dtype_of(a).kind not in op.accepts:
+            return f"'{op.name}' of dtype '{dtype_of(a)}' is not supported"
+        return None
+
+    def translate(b: FusionBuilder, out: TensorProxy, a: Value, dims: Sequence[int], **kwargs: None) -> Value:
+        return b.reduce(op.name, a, dims, name=out.name)
+
+    TRANSLATIONS[prim] = Translation(translate, why_not, cheap=False)
+
+
+for _op in REDUCTIONS.values():
+    _prim = getattr(PrimIDs, _op.name.upper(), None)
+    if _prim is not None:
+        _register(_op, _prim)

@@ -1,0 +1,93 @@
+"""A region of a Thunder trace -> a `Fusion`: `translate`. Called by the executor, once a region.
+
+Values keep Thunder's names (t7 stays t7); numbers that are known become constants, others scalar inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from thunder.core.proxies import NumberProxy, Proxy, TensorProxy
+from thunder.core.symbol import BoundSymbol
+
+from thunder_fuser.errors import IRError, UnsupportedError
+from thunder_fuser.ir.builder import FusionBuilder
+from thunder_fuser.ir.nodes import Fusion, Value
+from thunder_fuser.translators import pointwise, reduction, shape  # noqa: F401  they fill the registry
+from thunder_fuser.translators.proxies import dtype_of, number_dtype, why_not_tensor
+from thunder_fuser.translators.registry import TRANSLATIONS, is_view, why_not
+
+
+def flatten(bsyms: Iterable[BoundSymbol]) -> list[BoundSymbol]:
+    """Composites (`ltorch.*`) replaced by the prims they are made of, in order. Prims inherit the composite's tags."""
+    prims: list[BoundSymbol] = []
+    stack = list(bsyms)[::-1]
+    while stack:
+        bsym = stack.pop()
+        if bsym.sym.id in TRANSLATIONS or not bsym.subsymbols:
+            prims.append(bsym)
+        else:
+            stack.extend(_tagged(s, bsym.tags) for s in reversed(bsym.subsymbols))
+    return prims
+
+
+def translate(bsyms: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Sequence[Proxy],
+              *, name: str = "fusion", shared: bool = False) -> Fusion:
+    """The fusion that computes `outputs` from `inputs` by `bsyms`, in the given orders.
+
+    Equal outputs are distinct tensors, made by copies, unless they are views of one value or `shared` (the outputs of
+    a backward region): then they are one output value, listed twice.
+    Raises `UnsupportedError`, naming the op, for a symbol that has no translation."""
+    builder = FusionBuilder(name)
+    values: dict[str, Value] = {p.name: _input(builder, p) for p in inputs}
+    views: set[str] = set()
+    for bsym in flatten(bsyms):
+        reason = why_not(bsym)
+        if reason is not None:
+            raise UnsupportedError(f"'{bsym.sym.name}' cannot be translated: {reason}.")
+        values[bsym.output.name] = _node(builder, bsym, values)
+        if is_view(bsym):
+            views.add(bsym.output.name)
+    for proxy in outputs:
+        builder.output(values[proxy.name], shared=shared or proxy.name in views)
+    return builder.build()
+
+
+def _tagged(bsym: BoundSymbol, tags: set[Any]) -> BoundSymbol:
+    return bsym if tags <= bsym.tags else bsym.from_bsym(tags=bsym.tags | tags)
+
+
+def _input(builder: FusionBuilder, proxy: Proxy) -> Value:
+    if isinstance(proxy, NumberProxy):
+        return builder.scalar(number_dtype(proxy), name=proxy.name)
+    reason = why_not_tensor(proxy)
+    if reason is not None:
+        raise UnsupportedError(f"Input '{proxy.name}' of a fusion is not supported: {reason}.")
+    return builder.tensor(dtype_of(proxy), proxy.shape, name=proxy.name)
+
+
+def _node(builder: FusionBuilder, bsym: BoundSymbol, values: dict[str, Value]) -> Value:
+    """The IR value of one prim, checked against what Thunder says its result is."""
+    out: TensorProxy = bsym.output
+    args = [_argument(a, values) for a in bsym.args]
+    kwargs = {k: _argument(a, values) for k, a in bsym.kwargs.items()}
+    try:
+        value = TRANSLATIONS[bsym.sym.id].translate(builder, out, *args, **kwargs)
+    except IRError as error:
+        raise UnsupportedError(f"'{bsym.sym.name}' cannot be translated: {error}") from error
+    if value.shape != tuple(out.shape) or value.dtype is not dtype_of(out):
+        raise UnsupportedError(f"'{bsym.sym.name}' cannot be translated: '{out.name}' is {dtype_of(out)}{list(out.shape)}, "
+                               f"the engine computes {value.dtype}{list(value.shape)}.")
+    return value
+
+
+def _argument(arg: Any, values: dict[str, Value]) -> Any:
+    """A prim's argument with proxies replaced by IR values; a number that no input carries is a constant."""
+    if isinstance(arg, NumberProxy):
+        return values.get(arg.name, arg.value)
+    if isinstance(arg, Proxy):
+        return values[arg.name]
+    if isinstance(arg, (tuple, list)):
+        return type(arg)(_argument(a, values) for a in arg)
+    return arg
