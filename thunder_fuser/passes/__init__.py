@@ -1,0 +1,35 @@
+"""Simplification: functions from one fusion to an equal one, which return the same object when nothing changes.
+
+Called by the compiler before any analysis. Each pass is linear in the number of nodes and works without recursion.
+No pass folds `0 * x` or `x + 0` (NaN, infinity, -0.0) and none turns a copy into a view: an output's value, strides and
+storage stay what eager torch's are, `merge_casts`' roundings aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from thunder_fuser.ir.nodes import Fusion
+from thunder_fuser.passes.cse import cse
+from thunder_fuser.passes.dce import dce
+from thunder_fuser.passes.merge_casts import merge_casts
+
+Pass = Callable[[Fusion], Fusion]
+
+# fmt: off
+PASSES: tuple[tuple[Pass, str], ...] = (
+    (dce,         "a use that nothing needs must not count as one that sees a rounded value"),
+    (cse,         "a rounded value written twice is one value: if one of the two is seen, both are rounded"),
+    (merge_casts, "before the scheduler weighs values by their size"),
+    (cse,         "nodes after different casts of one value are equal now"),
+    (dce,         "casts and merged nodes leave operands that nothing reads"),
+)
+# fmt: on
+
+
+def simplify(fusion: Fusion, *, keep_rounding: bool = False) -> Fusion:
+    """Runs `PASSES` in order. With `keep_rounding` every cast of the program rounds, as in eager torch."""
+    for run, _ in PASSES:
+        if not (keep_rounding and run is merge_casts):
+            fusion = run(fusion)
+    return fusion
