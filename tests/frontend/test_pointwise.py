@@ -10,7 +10,6 @@ import torch
 from thunder_fuser import DataType, FusionDefinition
 from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.frontend.pointwise import KEEP_DTYPE
-from thunder_fuser.frontend.rows import OPS
 from thunder_fuser.ir.ops import POINTWISE
 
 TABLE = [name for name in POINTWISE if name != "where"]
@@ -52,25 +51,25 @@ def test_float_op_of_integers_and_halves_is_float(name: str) -> None:
             assert getattr(fd.ops, name)(fd.define_tensor([-1], dtype=dtype)).dtype is DataType.Float
 
 
-COMPOSITES = {
-    "relu": torch.relu, "sigmoid": torch.sigmoid, "silu": torch.nn.functional.silu, "frac": torch.frac, "sign": torch.sign,
-    "reciprocal": torch.reciprocal, "truediv": torch.div, "mod": torch.fmod, "lerp": torch.lerp,
-    "logical_not": torch.logical_not, "logical_and": torch.logical_and, "logical_or": torch.logical_or,
-    "where": lambda c, x, y: torch.where(c < 0, x, y),
-}
-ARITY = {"truediv": 2, "mod": 2, "lerp": 3, "where": 3, "logical_and": 2, "logical_or": 2}
+COMPOSITES = {"truediv": torch.div, "mod": torch.fmod, "where": lambda x, y: torch.where(x < 0, x, y)}
 
 
-@pytest.mark.parametrize("name", [n for n in COMPOSITES if n in OPS])
-def test_composite_op(name: str, device: str, run_one) -> None:
-    operands = [torch.randn(4, 9, device=device) for _ in range(ARITY.get(name, 1))]
-    def body(fd: FusionDefinition, *xs: object) -> object:
-        if name == "where":
-            return fd.ops.where(fd.ops.lt(xs[0], 0.0), xs[1], xs[2])
-        return getattr(fd.ops, name)(*xs)
+@pytest.mark.parametrize("name", COMPOSITES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_derived_op(name: str, dtype: torch.dtype, device: str, run_one) -> None:
+    x, y = (torch.randint(-9, 9, (4, 9), device=device).to(dtype), torch.randint(1, 5, (4, 9), device=device).to(dtype))
+    def body(fd: FusionDefinition, x: object, y: object) -> object:
+        return fd.ops.where(fd.ops.lt(x, 0), x, y) if name == "where" else getattr(fd.ops, name)(x, y)
 
-    out = run_one(body, *operands)
-    torch.testing.assert_close(out.double(), COMPOSITES[name](*(t.double() for t in operands)).double(), rtol=1e-5, atol=1e-6)
+    out, expected = run_one(body, x, y), COMPOSITES[name](x, y)
+    assert out.dtype is expected.dtype
+    torch.testing.assert_close(out.double(), expected.double(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("name", ["isfinite", "isnan", "isinf"])
+def test_predicates_of_integers(name: str, device: str, run_one) -> None:
+    x = torch.randint(-5, 5, (7,), device=device)
+    assert torch.equal(run_one(lambda fd, x: getattr(fd.ops, name)(x), x), getattr(torch, name)(x))
 
 
 def test_relu_and_clamp_keep_nan(device: str, run) -> None:
@@ -81,7 +80,6 @@ def test_relu_and_clamp_keep_nan(device: str, run) -> None:
     assert torch.equal(low_only.nan_to_num(99.0), torch.clamp(x, 0.5).nan_to_num(99.0))
 
 
-@pytest.mark.skipif("threshold" not in OPS, reason="needs le")
 def test_threshold_keeps_nan(device: str, run_one) -> None:
     x = torch.tensor([float("nan"), float("-inf"), 0.5, 2.0, float("inf")], device=device)
     out = run_one(lambda fd, x: fd.ops.threshold(x, 0.5, 7.0), x)
@@ -94,7 +92,6 @@ def test_addcmul(device: str, run_one) -> None:
     torch.testing.assert_close(out.double(), torch.addcmul(x.double(), y.double(), z.double(), value=0.25), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.skipif("silu" not in OPS, reason="needs div")
 def test_silu_of_bfloat16_is_rounded_once(device: str, run_one) -> None:
     x = torch.randn(64, device=device).bfloat16()
     out = run_one(lambda fd, x: fd.ops.silu(x), x)
@@ -187,7 +184,6 @@ def test_scalar_inputs_and_scalar_arithmetic(device: str) -> None:
     assert len(fd._specializations) == 1  # neither number decides a size
 
 
-@pytest.mark.skipif("bitwise_and" not in OPS, reason="needs bitwise_and")
 def test_bitwise_op_of_floats_is_refused() -> None:
     with FusionDefinition() as fd:
         x = fd.define_tensor([-1], dtype=DataType.Float)

@@ -14,6 +14,8 @@ from thunder_fuser.frontend.values import TensorView
 DTYPES = [DataType.Float, DataType.Double, DataType.BFloat16, DataType.Half, DataType.Int, DataType.Int32, DataType.Bool]
 NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([0.5, -0.0, float("inf"), float("nan"), True]))
 
+STATEMENTS = ["unary", "binary", "number", "scalar", "choose", "cast", "slice", "cat", "pad", "reshape", "permute", "expand", "sum"]
+
 
 def _numeric(fd: FusionDefinition, t: TensorView) -> TensorView:
     return fd.ops.cast(t, DataType.Int) if t.dtype is DataType.Bool else t
@@ -28,8 +30,7 @@ class _Program:
         for _ in range(draw(st.integers(1, 3))):
             self._input()
         for _ in range(draw(st.integers(1, 8))):
-            self.pool.append(getattr(self, draw(st.sampled_from(
-                ["unary", "binary", "number", "scalar", "choose", "cast", "slice", "cat", "pad", "reshape", "permute", "expand", "sum"])))())
+            self.pool.append(getattr(self, draw(st.sampled_from(STATEMENTS)))())
         for t in draw(st.lists(st.sampled_from(self.pool), min_size=1, max_size=3)):
             fd.add_output(t)
 
@@ -44,7 +45,8 @@ class _Program:
         return self.draw(st.sampled_from(self.pool))
 
     def unary(self) -> TensorView:
-        return getattr(self.fd.ops, self.draw(st.sampled_from(["neg", "abs", "exp", "tanh", "relu"])))(_numeric(self.fd, self.any()))
+        op = self.draw(st.sampled_from(["neg", "abs", "exp", "tanh", "relu"]))
+        return getattr(self.fd.ops, op)(_numeric(self.fd, self.any()))
 
     def binary(self) -> TensorView:
         op = self.draw(st.sampled_from(["add", "sub", "mul", "maximum", "lt"]))

@@ -5,7 +5,7 @@ Written as in `views`: a decorated function that says what the result is, and a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from thunder_fuser.errors import IRError, UnsupportedError
@@ -24,7 +24,6 @@ from thunder_fuser.frontend.rows import (
 )
 from thunder_fuser.frontend.values import Scalar, TensorView
 from thunder_fuser.ir.nodes import Value
-from thunder_fuser.ir.ops import REDUCTIONS
 
 
 def _like(op: str, arg: Any) -> Result:
@@ -161,27 +160,27 @@ def _reduced(op: str, arg: TensorView, dims: Any, dim: Any) -> tuple[int, ...]:
     return dims_argument(op, "dims", [given] if isinstance(given, int) else given, arg.ndim)
 
 
-def _lower_reduction(op: str) -> Any:
+def _lower_reduction(row: str) -> Callable[..., Value]:
     def lower(low: Lowering, result: Result, arg: Value, dims: Any, keep_dim: bool, dtype: Any, dim: Any, keepdim: bool) -> Value:
-        rank, given = len(arg.shape), dims if dims is not None else dim
-        over = range(rank) if given is None else [given] if isinstance(given, int) else given
-        return low.b.reduce(op, low.cast(arg, result.dtype.ir), list(over), keepdim=keep_dim or keepdim)
+        given = dims if dims is not None else dim
+        over = range(len(arg.shape)) if given is None else [given] if isinstance(given, int) else given
+        return low.b.reduce(row, low.cast(arg, result.dtype.ir), list(over), keepdim=keep_dim or keepdim)
     return lower
 
 
-def register_reduction(op: str, *, widens: bool) -> None:
-    """A reduction of the engine's table under its own name. `widens`: integers and Bool become Int (sum, prod)."""
-    @register(op, _lower_reduction(op))
+def _add_reduction(name: str, row: str) -> None:
+    """nvFuser's reduction `name` by `row` of the engine's table. Sums and products of integers and Bool are Int."""
+    @register(name, _lower_reduction(row))
     def infer(
         arg: TensorView, dims: Any = None, keep_dim: bool = False, dtype: DataType = DataType.Null, dim: Any = None,
         keepdim: bool = False,
     ) -> Result:
-        dropped = _reduced(op, tensor_argument(op, arg), dims, dim)
-        out = DataType.Int if widens and arg.dtype.kind != "float" else arg.dtype
+        dropped = _reduced(name, tensor_argument(name, arg), dims, dim)
+        out = DataType.Int if name in ("sum", "prod") and arg.dtype.kind != "float" else arg.dtype
         if dtype is not DataType.Null:
-            out = dtype_argument(op, dtype)
+            out = dtype_argument(name, dtype)
         return tensor_result(out, arg.ndim if keep_dim or keepdim else arg.ndim - len(dropped))
 
 
-for _name in REDUCTIONS:
-    register_reduction(_name, widens=_name in ("sum", "prod"))
+for _name, _row in {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin"}.items():
+    _add_reduction(_name, _row)

@@ -7,7 +7,8 @@ Float, a few unary ops keep their operand's dtype, binary ops meet in `common_dt
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from thunder_fuser.errors import IRError, UnsupportedError
@@ -16,18 +17,19 @@ from thunder_fuser.frontend.lowering import Lowering, Operand
 from thunder_fuser.frontend.promotion import HALVES, common_dtype, dtype_of
 from thunder_fuser.frontend.rows import OPS, OpRow, Result, operand_argument
 from thunder_fuser.frontend.values import TensorView
-from thunder_fuser.ir.dtypes import BOOL
+from thunder_fuser.ir.dtypes import DType
 from thunder_fuser.ir.ops import POINTWISE, PointwiseOp
 
 # Unary ops whose result has the operand's dtype, also where that is a 16-bit float or an integer.
 KEEP_DTYPE = ("abs", "neg", "ceil", "floor", "round", "trunc", "frac", "sign", "bitwise_not", "relu", "silu")
 # Ops that turn integers into Float though the engine's row would take them.
-TO_FLOAT = ("truediv", "atan2", "reciprocal")
-_NAMES = {1: ("x",), 2: ("lhs", "rhs"), 3: ("x", "y", "z")}
+TO_FLOAT = ("truediv", "atan2", "lerp")
+_NAMES = {1: ("x",), 2: ("lhs", "rhs"), 3: ("start", "end", "weight")}
 
 
-def _signature(names: Sequence[str]) -> inspect.Signature:
-    return inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
+def _signature(names: Sequence[str], defaults: Mapping[str, Any] = MappingProxyType({})) -> inspect.Signature:
+    kind, none = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    return inspect.Signature([inspect.Parameter(n, kind, default=defaults.get(n, none)) for n in names])
 
 
 def _result(dtype: DataType, operands: Sequence[Any], compute: DataType) -> Result:
@@ -44,9 +46,9 @@ def compute_dtype(name: str, row: PointwiseOp, operands: Sequence[Any]) -> DataT
         dtype = dtype_of(operands[0])
     else:
         dtype = common_dtype(operands, to_float=name in TO_FLOAT or (row.arity == 1 and "int" not in row.accepts))
-    if dtype.kind not in row.accepts and row.out == "bool" and "float" in row.accepts:
+    if not row.takes(dtype.ir) and row.out == "bool" and row.takes(DataType.Float.ir):
         return DataType.Float  # isfinite and its kin of integers
-    if dtype.kind not in row.accepts:
+    if not row.takes(dtype.ir):
         raise UnsupportedError(f"'{name}' of dtype '{dtype}' is not supported.")
     return dtype
 
@@ -67,27 +69,23 @@ def _add_row(name: str, row: PointwiseOp) -> None:
 
 def _add_composite(
     name: str, names: Sequence[str], dtype: Callable[..., DataType], lower: Callable[..., Operand], *,
-    out: DataType | None = None, needs: Sequence[str] = (), defaults: dict[str, Any] | None = None,
+    defaults: dict[str, Any] | None = None,
 ) -> None:
-    """An op made of table rows. `dtype(*operands)` is what it computes in, `out` what it returns if not that;
-    16-bit operands of ops that keep their dtype are widened to Float inside, so that they are rounded once."""
-    if name in OPS or not all(n in POINTWISE for n in needs):
-        return
+    """An op made of table rows, which computes in, and returns, `dtype(*operands)`. 16-bit operands of ops that keep
+    their dtype are widened to Float inside, so that they are rounded once."""
     defaults = defaults or {}
 
     def infer(**arguments: Any) -> Result:
         operands = [operand_argument(name, arguments[n]) for n in names if arguments[n] is not None]
         compute = dtype(*operands)
-        return _result(out or compute, operands, compute)
+        return _result(compute, operands, compute)
 
     def run(lowering: Lowering, result: Result, **arguments: Any) -> Operand:
         inner = DataType.Float if result.compute in HALVES else result.compute
         made = lower(lowering, inner.ir, *(arguments[n] for n in names))
         return lowering.cast(made, result.dtype.ir)
 
-    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=defaults.get(n, inspect.Parameter.empty))
-                  for n in names]
-    OPS[name] = OpRow(name, inspect.Signature(parameters), infer, run)
+    OPS[name] = OpRow(name, _signature(names, defaults), infer, run)
 
 
 def _where(condition: Any, x: Any, y: Any) -> Result:
@@ -107,24 +105,7 @@ def _kept(*operands: Any) -> DataType:
     return dtype_of(operands[0])
 
 
-def _met(*operands: Any) -> DataType:
-    return common_dtype(operands)
-
-
-def _met_float(*operands: Any) -> DataType:
-    return common_dtype(operands, to_float=True)
-
-
-def _bool(*operands: Any) -> DataType:
-    return DataType.Bool
-
-
-def _sigmoid(low: Lowering, t: Any, x: Operand) -> Operand:
-    grown = low.pointwise("exp", t, low.pointwise("neg", t, x))
-    return low.pointwise("div", t, 1, low.pointwise("add", t, grown, 1))
-
-
-def _clamp(low: Lowering, t: Any, x: Operand, low_end: Operand | None, high_end: Operand | None) -> Operand:
+def _clamp(low: Lowering, t: DType, x: Operand, low_end: Operand | None, high_end: Operand | None) -> Operand:
     """NaN stays NaN: neither comparison holds for it."""
     x = low.cast(x, t)
     if high_end is not None:
@@ -134,17 +115,12 @@ def _clamp(low: Lowering, t: Any, x: Operand, low_end: Operand | None, high_end:
     return x
 
 
-def _sign(low: Lowering, t: Any, x: Operand) -> Operand:
-    negative = low.pointwise("where", t, low.pointwise("lt", t, x, 0), -1, 0)
-    return low.pointwise("where", t, low.pointwise("lt", t, 0, x), 1, negative)
-
-
-def _lerp(low: Lowering, t: Any, start: Operand, end: Operand, weight: Operand) -> Operand:
-    return low.pointwise("add", t, start, low.pointwise("mul", t, weight, low.pointwise("sub", t, end, start)))
-
-
-def _addcmul(low: Lowering, t: Any, x: Operand, y: Operand, z: Operand, value: Operand) -> Operand:
+def _addcmul(low: Lowering, t: DType, x: Operand, y: Operand, z: Operand, value: Operand) -> Operand:
     return low.pointwise("add", t, x, low.pointwise("mul", t, y, low.pointwise("mul", t, z, value)))
+
+
+def _threshold(low: Lowering, t: DType, x: Operand, limit: Operand, value: Operand) -> Operand:
+    return low.pointwise("where", t, low.pointwise("le", t, x, limit), value, x)
 
 
 def _fill_table() -> None:
@@ -152,25 +128,11 @@ def _fill_table() -> None:
         if name != "where":
             _add_row(name, row)
     OPS["where"] = OpRow("where", inspect.signature(_where), _where, _lower_where)
-    if "div" in POINTWISE:  # nvFuser's `div` divides integers as C does; `truediv` makes them Float first
-        _add_row("truediv", POINTWISE["div"])
-    if "fmod" in POINTWISE:
-        _add_row("mod", POINTWISE["fmod"])
-    add, p = _add_composite, Lowering.pointwise
-    add("relu", ("x",), _kept, lambda low, t, x: p(low, "where", t, p(low, "lt", t, x, 0), 0, x))
-    add("sigmoid", ("x",), _met_float, _sigmoid, needs=("exp", "div"))
-    add("silu", ("x",), _kept, lambda low, t, x: p(low, "mul", t, x, _sigmoid(low, t, x)), needs=("exp", "div"))
-    add("frac", ("x",), _kept, lambda low, t, x: p(low, "sub", t, x, p(low, "trunc", t, x)), needs=("trunc",))
-    add("sign", ("x",), _kept, _sign)
-    add("reciprocal", ("x",), _met_float, lambda low, t, x: p(low, "div", t, 1, x), needs=("div",))
-    add("logical_not", ("x",), _bool, lambda low, t, x: p(low, "bitwise_not", BOOL, x), needs=("bitwise_not",))
-    add("logical_and", ("lhs", "rhs"), _bool, lambda low, t, x, y: p(low, "bitwise_and", BOOL, x, y), needs=("bitwise_and",))
-    add("logical_or", ("lhs", "rhs"), _bool, lambda low, t, x, y: p(low, "bitwise_or", BOOL, x, y), needs=("bitwise_or",))
-    add("lerp", ("start", "end", "weight"), _met_float, _lerp)
-    add("addcmul", ("x", "y", "z", "value"), lambda x, y, z, value: common_dtype((x, y, z)), _addcmul)
-    add("clamp", ("x", "min", "max"), _kept, _clamp, defaults={"min": None, "max": None})
-    add("threshold", ("x", "threshold", "value"), _kept,
-        lambda low, t, x, limit, value: p(low, "where", t, p(low, "le", t, x, limit), value, x), needs=("le",))
+    _add_row("truediv", POINTWISE["div"])  # `div` divides integers as C does, `truediv` makes them Float first
+    _add_row("mod", POINTWISE["fmod"])
+    _add_composite("addcmul", ("x", "y", "z", "value"), lambda x, y, z, value: common_dtype((x, y, z)), _addcmul)
+    _add_composite("clamp", ("x", "min", "max"), _kept, _clamp, defaults={"min": None, "max": None})
+    _add_composite("threshold", ("x", "threshold", "value"), _kept, _threshold)
 
 
 _fill_table()
