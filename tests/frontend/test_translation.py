@@ -14,7 +14,8 @@ from thunder_fuser.frontend.values import TensorView
 DTYPES = [DataType.Float, DataType.Double, DataType.BFloat16, DataType.Half, DataType.Int, DataType.Int32, DataType.Bool]
 NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([0.5, -0.0, float("inf"), float("nan"), True]))
 
-STATEMENTS = ["unary", "binary", "number", "scalar", "choose", "cast", "slice", "cat", "pad", "reshape", "permute", "expand", "sum"]
+STATEMENTS = [
+    "unary", "binary", "number", "scalar", "choose", "cast", "slice", "cat", "pad", "reshape", "permute", "expand", "sum"]
 
 
 def _numeric(fd: FusionDefinition, t: TensorView) -> TensorView:
