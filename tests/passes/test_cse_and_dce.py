@@ -13,7 +13,7 @@ from tests.analysis.eager import run_eager
 from tests.analysis.recipes import check, programs
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import F32
-from thunder_fuser.ir.nodes import Copy, Fusion, Pointwise, Slice, TensorType, Value
+from thunder_fuser.ir.nodes import Copy, Fusion, Pointwise, Reshape, Slice, TensorType, Value
 from thunder_fuser.passes import PASSES, simplify
 from thunder_fuser.passes.cse import cse
 from thunder_fuser.passes.dce import dce
@@ -82,6 +82,16 @@ def test_an_equal_value_under_a_returned_view_stays_apart() -> None:
     merged = cse(fusion)
     assert isinstance(merged.nodes[1], Copy)
     check(merged, [torch.randn(4)], fusion)
+
+
+@pytest.mark.parametrize("strides", [(6, 1), (1, 4)])
+def test_equal_reshapes_of_a_returned_kind_stay_apart(strides: tuple[int, int]) -> None:
+    """With one kind of strides the two are views of x, with the other they are two copies."""
+    x = Value("x", TensorType(F32, (4, 6)))
+    nodes = tuple(Reshape(Value(name, TensorType(F32, (24,))), x) for name in "ab")
+    fusion = Fusion("f", (x,), nodes, tuple(n.out for n in nodes))
+    assert cse(fusion) is fusion
+    check(fusion, [torch.randn(24).as_strided((4, 6), strides)], fusion)
 
 
 @given(programs(), st.data())

@@ -131,6 +131,24 @@ def test_a_returned_cast_has_storage_of_its_own() -> None:
     check(fusion, [torch.ones(4, 6)], b.build())
 
 
+def test_a_cast_of_a_view_keeps_its_dense_strides() -> None:
+    b = FusionBuilder()
+    rounded = b.cast(b.neg(b.tensor(F32, (4, 6))), BF16)
+    b.output(b.neg(b.permute(b.cast(b.expand(rounded, (3, 4, 6)), F32), (2, 0, 1))))
+    fusion = merge_casts(b.build())
+    assert fusion is not b.build() and not any(isinstance(n, Cast) for n in fusion.nodes)
+    check(fusion, [torch.ones(4, 6)], b.build())
+
+
+def test_a_cast_of_an_input_keeps_its_dense_strides() -> None:
+    b = FusionBuilder()
+    rounded = b.cast(b.tensor(F32, (3, 4)), BF16)
+    b.output(b.neg(b.cast(b.permute(rounded, (1, 0)), F32)))
+    fusion = merge_casts(b.build())
+    assert not any(isinstance(n, Cast) for n in fusion.nodes)
+    check(fusion, [torch.ones(4).expand(3, 4)], b.build())
+
+
 def test_rounding_written_twice_and_seen_once() -> None:
     b = FusionBuilder()
     y = b.exp(b.tensor(F32, (4,)))
