@@ -29,8 +29,7 @@ _MAX_WORKERS = 8  # NVRTC gains little beyond, and each instance takes memory
 class CompilePool:
     """A table of futures by what was asked for, the least recently asked for dropped beyond `limit` entries.
 
-    A dropped kernel stays alive as long as a plan holds it. A future that failed is forgotten, so the next request tries
-    again. `compiled` counts requests that were not found in the table.
+    A dropped kernel stays alive as long as a plan holds it. After a failure the next request tries again. `compiled` counts requests that were not found in the table.
     """
 
     def __init__(self, limit: int = 4096, workers: int | None = None) -> None:
@@ -94,23 +93,17 @@ class CompilePool:
     def _once(self, key: Hashable, work: Callable[[], Any]) -> Future:
         with self._lock:
             future = self._table.get(key)
-            if future is not None:
+            if future is not None and not (future.done() and future.exception() is not None):
                 self._table.move_to_end(key)
                 return future
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self._workers, thread_name_prefix="thunder_fuser")
             self.compiled += 1
             future = self._table[key] = self._threads.submit(work)
+            self._table.move_to_end(key)
             while len(self._table) > self._limit:
                 self._table.popitem(last=False)
-        future.add_done_callback(lambda done: self._drop_failed(key, done))
-        return future
-
-    def _drop_failed(self, key: Hashable, done: Future) -> None:
-        if done.exception() is not None:
-            with self._lock:
-                if self._table.get(key) is done:
-                    del self._table[key]
+            return future
 
 
 def _cubin(store: KernelCache, source: KernelSource, arch: str, options: CompileOptions) -> bytes:
