@@ -1,0 +1,151 @@
+"""What one thread computes at one point of a box: an interned DAG of expressions. Read by schedule and codegen.
+
+Expressions are made by `Exprs`, which returns the same object for equal arguments: boxes that load the same address
+share the load, and equality is identity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from thunder_fuser.ir.dtypes import DType
+from thunder_fuser.ir.nodes import Value
+from thunder_fuser.maps.affine import Affine, Axis, Condition
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """buffer[address], an element offset from the buffer's first element; 0 where a guard does not hold."""
+
+    buffer: Value
+    address: Affine
+    guards: tuple[Condition, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal:
+    """A number known at compile time."""
+
+    value: bool | int | float
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A number input of the fusion, handed to the kernel at each launch."""
+
+    value: Value
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Position:
+    """An index as an i64 number."""
+
+    index: Affine
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apply:
+    """A row of `ops.POINTWISE`, computed in `operand_dtype`'s math type and rounded to `dtype`."""
+
+    op: str
+    args: tuple[Expr, ...]
+    operand_dtype: DType
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Convert:
+    """arg converted to `dtype`."""
+
+    arg: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select:
+    """chosen if all guards hold, else other. Loads below `chosen` carry the same guards."""
+
+    guards: tuple[Condition, ...]
+    chosen: Expr
+    other: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accumulate:
+    """body reduced over `axes` by a row of `ops.REDUCTIONS`."""
+
+    op: str
+    axes: tuple[Axis, ...]
+    body: Expr
+    dtype: DType
+
+
+Expr: TypeAlias = Load | Literal | Scalar | Position | Apply | Convert | Select | Accumulate
+_E = TypeVar("_E")
+
+
+class Exprs:
+    """Interns expressions."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple, Any] = {}
+
+    def make(self, cls: type[_E], *fields: Any) -> _E:
+        # a literal's key keeps -0.0, 0, 0.0, False and NaN apart
+        key = (cls, repr(fields[0]), fields[1]) if cls is Literal else (cls, *fields)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = cls(*fields)
+        return found
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    match expr:
+        case Apply(args=args):
+            return args
+        case Convert(arg=arg):
+            return (arg,)
+        case Select(chosen=chosen, other=other):
+            return (chosen, other)
+        case Accumulate(body=body):
+            return (body,)
+        case _:
+            return ()
+
+
+def topological(roots: list[Expr], *, into_reductions: bool = True) -> list[Expr]:
+    """Every expression below `roots`, operands first, each once; iterative."""
+    order: list[Expr] = []
+    done: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
+    while stack:
+        expr, expanded = stack.pop()
+        if id(expr) in done:
+            continue
+        if expanded:
+            done.add(id(expr))
+            order.append(expr)
+            continue
+        stack.append((expr, True))
+        if into_reductions or not isinstance(expr, Accumulate):
+            stack.extend((c, False) for c in reversed(children(expr)) if id(c) not in done)
+    return order
+
+
+def axes_of(expr: Expr) -> set[Axis]:
+    """The axes that one node (not its children) depends on by itself."""
+    match expr:
+        case Load(address=address, guards=guards):
+            return {*address.axes(), *(a for g in guards for a in g.index.axes())}
+        case Position(index=index):
+            return set(index.axes())
+        case Select(guards=guards):
+            return {a for g in guards for a in g.index.axes()}
+        case _:
+            return set()
