@@ -49,8 +49,8 @@ class Box:
     def reduction_index(self, pool: AxisPool, name: str, dim: int, size: int) -> tuple[Affine, tuple[Axis, ...]]:
         """The index and axes of a reduced dim."""
         digits = dict(self.reduced).get((name, dim), (Digit(1, 0, size),))
-        axes = tuple(pool.axis(("r", name, dim, k), d.extent) for k, d in enumerate(digits))
-        return affine(0, ((a, d.stride) for a, d in zip(axes, digits))), axes
+        terms = [(pool.axis(("r", name, dim, k), d.extent), d.stride) for k, d in enumerate(digits) if d.extent > 1]
+        return affine(0, terms), tuple(axis for axis, _ in terms)
 
     def _locate(self, axis: Axis) -> tuple[int, int]:
         position = 0

@@ -1,0 +1,81 @@
+"""Index expressions and conditions as C++ text. Used by the nest and reduction emitters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from thunder_fuser.maps.affine import Affine, Axis, Condition, Derived, Within
+from thunder_fuser.schedule.plan import Loop
+
+
+class IndexPrinter:
+    """Prints affine indices over loop variables. A loop's variable stands for its innermost axis' multiples; the lane loop
+    may carry the lane number `l` on top."""
+
+    def __init__(self, names: Mapping[Loop, str], lane: Loop | None) -> None:
+        self._by_inner = {loop.inner: name for loop, name in names.items()}
+        self._merged = {axis for loop in names for axis in loop.axes[:-1]}
+        self._lane = lane.inner if lane is not None else None
+
+    def nested(self, names: Mapping[Loop, str]) -> IndexPrinter:
+        """A printer that also knows the loops of a reduction inside."""
+        inner = IndexPrinter({}, None)
+        inner._by_inner = {**self._by_inner, **{loop.inner: name for loop, name in names.items()}}
+        inner._merged = self._merged | {axis for loop in names for axis in loop.axes[:-1]}
+        inner._lane = self._lane
+        return inner
+
+    def text(self, index: Affine, *, per_lane: bool = False) -> str:
+        """`index` at the first lane, or at lane `l`."""
+        parts = []
+        for axis, coef in index.terms:
+            if axis in self._merged:
+                continue
+            term = self._axis(axis, per_lane)
+            parts.append(term if coef == 1 else f"{term} * {coef}")
+        if index.const or not parts:
+            parts.append(str(index.const))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    def _axis(self, axis: Axis, per_lane: bool) -> str:
+        if isinstance(axis, Derived):
+            return f"(({self.text(axis.source, per_lane=per_lane)}) {'/' if axis.kind == 'div' else '%'} {axis.divisor})"
+        name = self._by_inner[axis]
+        return f"({name} + l)" if per_lane and axis is self._lane else name
+
+    def condition(self, guards: Sequence[Condition], *, per_lane: bool = False) -> str:
+        """All guards, as one C++ condition."""
+        parts = []
+        for guard in guards:
+            index = f"({self.text(guard.index, per_lane=per_lane)})"
+            if isinstance(guard, Within):
+                if guard.index.lo < guard.lo:
+                    parts.append(f"{index} >= {guard.lo}")
+                if guard.index.hi >= guard.hi:
+                    parts.append(f"{index} < {guard.hi}")
+            else:
+                parts.append(f"{index} % {guard.divisor} == 0")
+        return " && ".join(parts) or "true"
+
+    def lane_dependent(self, indices: Sequence[Affine]) -> bool:
+        return self._lane is not None and any(a is self._lane for i in indices for a in i.axes())
+
+
+def unravel(writer_line, loops: Sequence[Loop], names: Mapping[Loop, str], unit: str, lanes: int, index_type: str, *, lane_last: bool) -> None:
+    """Declares each loop's variable from a linear unit number, the last loop fastest."""
+    left = unit
+    for k in reversed(range(len(loops))):
+        loop = loops[k]
+        vectorised = lane_last and k == len(loops) - 1
+        size = -(-loop.extent // lanes) if vectorised else loop.extent
+        digit = left if k == 0 else f"{left} % {size}u"
+        value = f"{index_type}({digit})" + (f" * {lanes}" if vectorised and lanes > 1 else "")
+        writer_line(f"const {index_type} {names[loop]} = {value};")
+        left = f"{unit} / {_product(loops[k:], lanes, lane_last)}u"
+
+
+def _product(loops: Sequence[Loop], lanes: int, lane_last: bool) -> int:
+    total = 1
+    for k, loop in enumerate(loops):
+        total *= -(-loop.extent // lanes) if lane_last and k == len(loops) - 1 else loop.extent
+    return total

@@ -1,0 +1,56 @@
+"""Kernel plan -> one translation unit of CUDA C++, the same for NVRTC and for the host's compiler.
+
+The text is canonical: identifiers are numbered in order of use and the kernel is named by schedule and content, so that
+equal kernels of different fusions are one source. Called by `compiler`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from thunder_fuser.codegen.nest import emit_bundle
+from thunder_fuser.codegen.prelude import prelude
+from thunder_fuser.codegen.reduction import emit_reduction
+from thunder_fuser.codegen.scope import Names
+from thunder_fuser.codegen.writer import SourceWriter
+from thunder_fuser.runtime.source import KernelSource
+from thunder_fuser.schedule.plan import KernelPlan
+
+NAME = "KERNEL_NAME"
+
+
+def emit(plan: KernelPlan) -> KernelSource:
+    """The source of a kernel. Parameters: a pointer for each of `plan.reads`, each scalar, a pointer for each of `plan.writes`."""
+    names = Names({**{v: f"in{k}" for k, v in enumerate(plan.reads)},
+                   **{v: f"number{k}" for k, v in enumerate(plan.scalars)},
+                   **{v: f"out{k}" for k, v in enumerate(plan.writes)}})
+    parameters = [f"const {v.dtype.storage}* __restrict__ {names.buffers[v]}" for v in plan.reads]
+    parameters += [f"const {v.dtype.storage} {names.buffers[v]}" for v in plan.scalars]
+    parameters += [f"{v.dtype.storage}* __restrict__ {names.buffers[v]}" for v in plan.writes]
+    w = SourceWriter()
+    with w.block(f'extern "C" __global__ void __launch_bounds__({plan.threads})\n{NAME}({", ".join(parameters)})'):
+        if plan.reduction is not None:
+            emit_reduction(w, names, plan.reduction, wide_index=plan.wide_index)
+        else:
+            _emit_bundles(w, names, plan)
+    body = w.text()
+    name = f"{plan.schedule}_{hashlib.sha256(body.encode()).hexdigest()[:12]}"
+    return KernelSource(name, prelude() + "\n" + body.replace(NAME, name))
+
+
+def kernel_text(source: KernelSource) -> str:
+    """The unit without its prelude: what a person wants to read."""
+    return source.text[len(prelude()) + 1:]
+
+
+def _emit_bundles(w: SourceWriter, names: Names, plan: KernelPlan) -> None:
+    if len(plan.bundles) == 1:
+        emit_bundle(w, names, plan.bundles[0], plan.threads, "blockIdx.x", wide_index=plan.wide_index)
+        return
+    first = 0
+    for k, bundle in enumerate(plan.bundles):
+        last = k == len(plan.bundles) - 1
+        head = "else" if last else f"{'if' if k == 0 else 'else if'} (blockIdx.x < {first + bundle.blocks}u)"
+        with w.block(head):
+            emit_bundle(w, names, bundle, plan.threads, f"(blockIdx.x - {first}u)" if first else "blockIdx.x", wide_index=plan.wide_index)
+        first += bundle.blocks

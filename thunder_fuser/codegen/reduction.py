@@ -1,0 +1,105 @@
+"""The reduction schedule as C++: partial results along the threads of a block, a tree in shared memory, an epilogue."""
+
+from __future__ import annotations
+
+import math
+
+from thunder_fuser.codegen.indexing import IndexPrinter, unravel
+from thunder_fuser.codegen.scope import Names, Scope, combine
+from thunder_fuser.codegen.writer import SourceWriter
+from thunder_fuser.ir.ops import REDUCTIONS
+from thunder_fuser.maps.exprs import Accumulate, topological
+from thunder_fuser.schedule.plan import Loop, ReductionPlan
+
+
+def emit_reduction(w: SourceWriter, names: Names, plan: ReductionPlan, *, wide_index: bool) -> None:
+    """The body of a kernel: threads `part` of `threads` along the reduction, for output unit `unit`."""
+    index_type = "long long" if wide_index else "int"
+    along_reduction = plan.lane_is_reduced
+    threads, columns = plan.threads, plan.columns
+    if along_reduction:
+        w.line(f"const int column = threadIdx.x / {threads}, part = threadIdx.x % {threads};")
+    else:
+        w.line(f"const int column = threadIdx.x % {columns}, part = threadIdx.x / {columns};")
+    units = plan.units
+    w.line(f"const unsigned unit_of_thread = blockIdx.x * {columns}u + column;")
+    w.line(f"const bool in_range = unit_of_thread < {units}u;")
+    w.line("const unsigned unit = in_range ? unit_of_thread : 0u;")
+    loop_names = {loop: f"i{k}" for k, loop in enumerate(plan.loops)}
+    unravel(w.line, plan.loops, loop_names, "unit", plan.lanes, index_type, lane_last=not along_reduction)
+    lane = plan.loops[-1] if not along_reduction and plan.loops else None
+    lanes = 1 if along_reduction else plan.lanes
+    printer = IndexPrinter(loop_names, lane if lanes > 1 else None)
+    epilogue = Scope(w, names, printer, lanes, plan.access, frozenset(), index_type)
+    roots = [s.expr for s in plan.nest.stores]
+    for acc in (e for e in topological(roots, into_reductions=False) if isinstance(e, Accumulate)):
+        epilogue.accumulated[acc] = _emit_accumulate(w, names, plan, acc, loop_names, epilogue, lanes, index_type)
+    with w.block("if (in_range && part == 0)"):
+        epilogue.prepare(roots)
+        results = [names.fresh("s") for _ in roots]
+        for store, result in zip(plan.nest.stores, results):
+            ctype = store.buffer.dtype.storage
+            w.line(f"tf::Vec<{ctype}, {lanes}> {result};" if lanes > 1 else f"{ctype} {result};")
+
+        def keep(texts: dict) -> None:
+            for store, result in zip(plan.nest.stores, results):
+                w.line(f"{result}{'.x[l]' if lanes > 1 else ''} = {texts[store.expr]};")
+
+        epilogue.for_each_lane(roots, keep)
+        for store, result in zip(plan.nest.stores, results):
+            base = names.buffers[store.buffer]
+            if lanes == 1:
+                w.line(f"{base}[{printer.text(store.address)}] = {result};")
+            elif plan.access[store].width <= 1:
+                w.line(f"for (int l = 0; l < {lanes}; ++l) {base}[{printer.text(store.address, per_lane=True)}] = {result}.x[l];")
+            else:
+                w.line(f"tf::store_stream<{lanes}, {plan.access[store].width}>({base} + ({printer.text(store.address)}), {result});")
+
+
+def _emit_accumulate(w: SourceWriter, names: Names, plan: ReductionPlan, acc: Accumulate, loop_names: dict[Loop, str],
+                     epilogue: Scope, out_lanes: int, index_type: str) -> str:
+    """One reduction over the block; returns the array that holds it, by output lane, in the threads of part 0."""
+    name, ctype = names.fresh("acc"), acc.dtype.math
+    identity = REDUCTIONS[acc.op].identity.format(T=ctype)
+    lanes = plan.lanes
+    w.line(f"{ctype} {name}[{lanes}];")
+    w.line(f"for (int l = 0; l < {lanes}; ++l) {name}[l] = {identity};")
+    own = set(acc.axes)
+    loops = [lp for lp in plan.reduced if own.issuperset(lp.axes)]
+    if math.prod(lp.extent for lp in loops) != math.prod(a.extent for a in acc.axes):
+        loops = [Loop((a,)) for a in acc.axes]
+    vectorised = plan.lane_is_reduced and bool(loops) and loops[-1] is plan.reduced[-1]
+    total = math.prod(lp.extent for lp in loops) // (lanes if vectorised else 1)
+    inner_names = {loop: names.fresh("r") for loop in loops}
+    w.line("#pragma unroll 4")
+    with w.block(f"for (unsigned step = part; step < {total}u; step += {plan.threads}u)"):
+        unravel(w.line, loops, inner_names, "step", lanes if vectorised else 1, index_type, lane_last=vectorised)
+        lane = loops[-1] if vectorised else (plan.loops[-1] if not plan.lane_is_reduced and plan.loops else None)
+        printer = IndexPrinter({**loop_names, **inner_names}, lane if lanes > 1 else None)
+        inner = Scope(w, names, printer, lanes, plan.access, frozenset(), index_type)
+        inner.prepare([acc.body])
+        element = f"{name}[{inner.at}]"
+        inner.for_each_lane([acc.body], lambda texts: w.line(f"{element} = {combine(acc, element, inner.math(acc.body, texts))};"))
+    if plan.lane_is_reduced:
+        w.line(f"for (int l = 1; l < {lanes}; ++l) {name}[0] = {combine(acc, f'{name}[0]', f'{name}[l]')};")
+    _emit_tree(w, plan, acc, name, names.fresh("shared"), out_lanes)
+    return name
+
+
+def _emit_tree(w: SourceWriter, plan: ReductionPlan, acc: Accumulate, name: str, shared: str, out_lanes: int) -> None:
+    """Halves the parts that are left, in shared memory, until part 0 has the whole."""
+    threads, columns = plan.threads, plan.columns
+    if threads == 1:
+        return
+    ctype = acc.dtype.math
+    w.line(f"TF_SHARED({ctype}, {shared}, {threads * columns * out_lanes});")
+    slot = f"({{part}} * {columns} + column) * {out_lanes} + l"
+    w.line(f"for (int l = 0; l < {out_lanes}; ++l) {shared}[{slot.format(part='part')}] = {name}[l];")
+    w.line("tf::sync();")
+    w.line("#pragma unroll")
+    with w.block(f"for (int half = {threads // 2}; half > 0; half /= 2)"):
+        with w.block("if (part < half)"):
+            mine, other = f"{shared}[{slot.format(part='part')}]", f"{shared}[{slot.format(part='(part + half)')}]"
+            w.line(f"for (int l = 0; l < {out_lanes}; ++l) {mine} = {combine(acc, mine, other)};")
+        w.line("tf::sync();")
+    w.line(f"for (int l = 0; l < {out_lanes}; ++l) {name}[l] = {shared}[{slot.format(part='part')}];")

@@ -1,0 +1,177 @@
+"""Expressions as C++ statements: loads first, then arithmetic lane by lane. Used by the nest and reduction emitters.
+
+One expression is one statement; names are numbered, so that equal kernels have equal text whatever their values are
+called in the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from thunder_fuser.codegen.indexing import IndexPrinter
+from thunder_fuser.codegen.literals import cuda_literal
+from thunder_fuser.codegen.writer import SourceWriter
+from thunder_fuser.ir.dtypes import DType
+from thunder_fuser.ir.nodes import Value
+from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
+from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Expr, Literal, Load, Position, Scalar, Select, topological
+from thunder_fuser.schedule.plan import Access, Loop, Vector
+
+
+@dataclass
+class Names:
+    """Numbers the identifiers of one kernel."""
+
+    buffers: Mapping[Value, str]
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def fresh(self, prefix: str) -> str:
+        self.counts[prefix] = self.counts.get(prefix, -1) + 1
+        return f"{prefix}{self.counts[prefix]}"
+
+
+class Scope:
+    """Emits the expressions below some roots. `lanes` values a thread; `lane` is the loop they lie along."""
+
+    def __init__(self, w: SourceWriter, names: Names, printer: IndexPrinter, lanes: int, access: Mapping[Access, Vector],
+                 streamed: frozenset[Load], index_type: str, outer: Scope | None = None) -> None:
+        self.w, self.names, self.printer, self.lanes = w, names, printer, lanes
+        self.access, self.streamed, self.index_type = access, streamed, index_type
+        self.at = "l" if lanes > 1 else "0"
+        self.loaded: dict[Load, str] = dict(outer.loaded) if outer else {}
+        self.accumulated: dict[Accumulate, str] = dict(outer.accumulated) if outer else {}
+
+    def prepare(self, roots: list[Expr]) -> None:
+        """Loads, then serial reductions, of everything below `roots`."""
+        order = [e for e in topological(roots, into_reductions=False)]
+        for expr in order:
+            if isinstance(expr, Load) and expr not in self.loaded:
+                self.loaded[expr] = self._load(expr)
+        for expr in order:
+            if isinstance(expr, Accumulate) and expr not in self.accumulated:
+                self.accumulated[expr] = self._serial(expr)
+
+    def for_each_lane(self, roots: list[Expr], use: Callable[[dict[Expr, str]], None]) -> None:
+        """Evaluates `roots` for every lane and hands their C++ texts to `use`."""
+        if self.lanes > 1:
+            self.w.line("#pragma unroll")
+            with self.w.block(f"for (int l = 0; l < {self.lanes}; ++l)"):
+                use(self._statements(roots))
+        else:
+            with self.w.block():
+                use(self._statements(roots))
+
+    # loads
+
+    def _load(self, load: Load) -> str:
+        name = self.names.fresh("v")
+        vector, ctype, w = self.access[load], load.dtype.storage, self.w
+        base = self.names.buffers[load.buffer]
+        guarded = self.printer.condition(load.guards) if load.guards else ""
+        if self.lanes == 1 or vector.width == 0:
+            element = f"{base}[{self.printer.text(load.address)}]"
+            w.line(f"const {ctype} {name} = " + (f"{guarded} ? {element} : {ctype}{{}};" if guarded else f"{element};"))
+        elif vector.width == 1:
+            w.line(f"tf::Vec<{ctype}, {self.lanes}> {name};")
+            guard = self.printer.condition(load.guards, per_lane=True) if load.guards else ""
+            element = f"{base}[{self.printer.text(load.address, per_lane=True)}]"
+            w.line("#pragma unroll")
+            w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}.x[l] = " + (f"{guard} ? {element} : {ctype}{{}};" if guard else f"{element};"))
+        else:
+            how = "stream" if load in self.streamed else "keep"
+            call = f"tf::load_{how}<{self.lanes}, {vector.width}>({base} + ({self.printer.text(load.address)}))"
+            w.line(f"const tf::Vec<{ctype}, {self.lanes}> {name} = " + (f"{guarded} ? {call} : tf::Vec<{ctype}, {self.lanes}>{{}};" if guarded else f"{call};"))
+        return name
+
+    def _lane_value(self, load: Load) -> str:
+        name = self.loaded[load]
+        return name if self.lanes == 1 or self.access[load].width == 0 else f"{name}.x[l]"
+
+    # reductions inside one thread
+
+    def _serial(self, acc: Accumulate) -> str:
+        name, ctype, w = self.names.fresh("acc"), acc.dtype.math, self.w
+        identity = REDUCTIONS[acc.op].identity.format(T=ctype)
+        w.line(f"{ctype} {name}[{self.lanes}];")
+        w.line("#pragma unroll")
+        w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}[l] = {identity};")
+        loops = {Loop((axis,)): self.names.fresh("r") for axis in acc.axes}
+        inner = Scope(w, self.names, self.printer.nested(loops), self.lanes, self.access, self.streamed, self.index_type, self)
+        self._nest(list(loops.items()), lambda: self._accumulate(inner, acc, name))
+        return name
+
+    def _nest(self, loops: list[tuple[Loop, str]], body: Callable[[], None]) -> None:
+        if not loops:
+            with self.w.block():
+                body()
+            return
+        (loop, name), *rest = loops
+        self.w.line("#pragma unroll" if loop.extent <= 8 else "#pragma unroll 4")
+        with self.w.block(f"for ({self.index_type} {name} = 0; {name} < {loop.extent}; ++{name})"):
+            if rest:
+                self._nest(rest, body)
+            else:
+                body()
+
+    def _accumulate(self, inner: Scope, acc: Accumulate, name: str) -> None:
+        inner.prepare([acc.body])
+        element = f"{name}[{self.at}]"
+        inner.for_each_lane([acc.body], lambda texts: self.w.line(f"{element} = {combine(acc, element, inner.math(acc.body, texts))};"))
+
+    # arithmetic
+
+    def _statements(self, roots: list[Expr]) -> dict[Expr, str]:
+        texts: dict[Expr, str] = {}
+        for expr in topological(roots, into_reductions=False):
+            texts[expr] = self._statement(expr, texts)
+        return texts
+
+    def _statement(self, expr: Expr, texts: dict[Expr, str]) -> str:
+        """The C++ text that names `expr`'s value, after declaring it if need be."""
+        match expr:
+            case Load():
+                return self._lane_value(expr)
+            case Literal(value=value, dtype=dtype):
+                return to_storage(cuda_literal(value, dtype), dtype)
+            case Scalar(value=value):
+                return self.names.buffers[value]
+            case Accumulate():
+                return self._declare(expr.dtype, to_storage(f"{self.accumulated[expr]}[{self.at}]", expr.dtype))
+            case Position(index=index):
+                return self._declare(expr.dtype, f"static_cast<long long>({self.printer.text(index, per_lane=self.lanes > 1)})")
+            case Convert(arg=arg, dtype=dtype):
+                return self._declare(dtype, f"tf::convert<{dtype.storage}>({texts[arg]})")
+            case Select(guards=guards, chosen=chosen, other=other, dtype=dtype):
+                condition = self.printer.condition(guards, per_lane=self.lanes > 1)
+                return self._declare(dtype, f"({condition}) ? {texts[chosen]} : {texts[other]}")
+            case Apply():
+                return self._declare(expr.dtype, self._apply(expr, texts))
+        raise AssertionError(f"'{expr!r}' is no expression")
+
+    def _declare(self, dtype: DType, text: str) -> str:
+        name = self.names.fresh("t")
+        self.w.line(f"const {dtype.storage} {name} = {text};")
+        return name
+
+    def _apply(self, expr: Apply, texts: dict[Expr, str]) -> str:
+        row = POINTWISE[expr.op]
+        args = [self.math(a, texts) for a in expr.args]
+        text = row.cuda.format(*(f"({a})" if a.startswith("-") else a for a in args))
+        if row.out == "same" and expr.dtype.kind == "int" and expr.dtype.size < 4:
+            return f"static_cast<{expr.dtype.storage}>({text})"
+        return to_storage(text, expr.dtype) if row.out == "same" else text
+
+    def math(self, expr: Expr, texts: dict[Expr, str]) -> str:
+        """`expr`'s value in its math type."""
+        if isinstance(expr, Literal):
+            return cuda_literal(expr.value, expr.dtype)
+        return texts[expr] if expr.dtype.storage == expr.dtype.math else f"tf::to_float({texts[expr]})"
+
+
+def to_storage(text: str, dtype: DType) -> str:
+    return text if dtype.storage == dtype.math else f"tf::convert<{dtype.storage}>({text})"
+
+
+def combine(acc: Accumulate, left: str, right: str) -> str:
+    return REDUCTIONS[acc.op].combine.format(left, right, T=acc.dtype.math)

@@ -1,0 +1,128 @@
+"""In which order a nest's axes are walked, which become one loop, and how wide each access may be.
+
+Shared by the pointwise and the reduction schedules. Strides decide, with one weight: the bytes that an access moves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from thunder_fuser.maps.affine import Affine, Axis, Derived
+from thunder_fuser.maps.exprs import Accumulate, Load, Position, Select, axes_of
+from thunder_fuser.maps.nests import Nest, Store
+from thunder_fuser.schedule.plan import Access, Loop, Vector
+
+VECTOR_BYTES = 16
+
+
+def accesses(nest: Nest) -> list[Access]:
+    return [*nest.loads(), *nest.stores]
+
+
+def dtype_size(access: Access) -> int:
+    return (access.dtype if isinstance(access, Load) else access.buffer.dtype).size
+
+
+def traffic(nest: Nest, access: Access) -> int:
+    """Bytes that an access moves, an element read again counted once."""
+    axes = axes_of(access) if isinstance(access, Load) else set(nest.axes)
+    return dtype_size(access) * math.prod(a.extent for a in axes)
+
+
+def indices(nest: Nest) -> list[Affine]:
+    """Every index expression of the nest: addresses, guards, positions, and the sources of derived axes."""
+    found: list[Affine] = [s.address for s in nest.stores]
+    for expr in nest.exprs():
+        match expr:
+            case Load(address=address, guards=guards):
+                found += [address, *(g.index for g in guards)]
+            case Position(index=index):
+                found.append(index)
+            case Select(guards=guards):
+                found += [g.index for g in guards]
+    seen = list(dict.fromkeys(found))
+    for index in seen:
+        seen.extend(a.source for a, _ in index.terms if isinstance(a, Derived) and a.source not in seen)
+    return seen
+
+
+def vector_axis(nest: Nest, axes: Iterable[Axis]) -> Axis | None:
+    """The axis along which most bytes are contiguous; a store counts twice, since a scattered store costs more."""
+    score = {axis: 0 for axis in axes}
+    for access in accesses(nest):
+        for axis in score:
+            if access.address.coef(axis) == 1:
+                score[axis] += traffic(nest, access) * (2 if isinstance(access, Store) else 1)
+    best = max(score, key=lambda a: (score[a], a.key), default=None)
+    return best if best is not None and score[best] else None
+
+
+def ordered(nest: Nest, axes: Sequence[Axis], innermost: Axis | None) -> list[Axis]:
+    """The axes outermost first: the order in memory of what moves most bytes, and among equals the one that keeps axes
+    over which inputs repeat outside, so that what repeats is streamed through the cache, not hopped over."""
+    rest = [a for a in axes if a is not innermost]
+    moved = [(traffic(nest, a), a.address) for a in accesses(nest)]
+    candidates = [rest]
+    for _, address in moved:
+        stride = {a: abs(address.coef(a)) for a in rest}
+        candidates.append(sorted(rest, key=lambda a: (stride[a] != 0, -stride[a])))
+
+    def score(order: list[Axis]) -> tuple[int, int]:
+        bytes_in_order = repeats_outside = 0
+        for size, address in moved:
+            strides = [abs(address.coef(a)) for a in order]
+            for k, outer in enumerate(strides):
+                for inner in strides[k + 1:]:
+                    bytes_in_order += size * (outer > inner > 0) - size * (0 < outer < inner)
+                    repeats_outside += (outer == 0 < inner) - (inner == 0 < outer)
+        return bytes_in_order, repeats_outside
+
+    best = max(candidates, key=score)
+    return [*best, innermost] if innermost is not None else best
+
+
+def coalesced(order: Sequence[Axis], all_indices: Sequence[Affine]) -> list[Loop]:
+    """Neighbours become one loop where every index steps through both as through one."""
+    loops: list[list[Axis]] = []
+    for axis in order:
+        if loops:
+            outer = loops[-1][-1]
+            if all(i.coef(outer) == i.coef(axis) * axis.extent for i in all_indices):
+                loops[-1].append(axis)
+                continue
+        loops.append([axis])
+    return [Loop(tuple(group)) for group in loops]
+
+
+def vector_of(access: Access, lane: Loop | None, lanes: int, alignment: int) -> Vector:
+    """How `access` moves `lanes` elements along `lane`; `alignment` is its base pointer's, in bytes."""
+    index, size = access.address, dtype_size(access)
+    guards = access.guards if isinstance(access, Load) else ()
+    inner = lane.inner if lane is not None else None
+    varies = inner is not None and any(a in lane.axes for i in (index, *(g.index for g in guards)) for a in i.axes())
+    if not varies:
+        return Vector(0)
+    if any(a in lane.axes for g in guards for a in g.index.axes()):
+        return Vector(1, "guarded along the vector")
+    if any(isinstance(t, Derived) and any(a in lane.axes for a in t.source.axes()) for t, _ in index.terms):
+        return Vector(1, "index is not affine along the vector")
+    coef = lane.coef(index)
+    if coef != 1:
+        return Vector(1, f"stride {coef} along the vector")
+    width, limit = min(lanes, VECTOR_BYTES // size), ""
+    for what, offset in (("pointer alignment", alignment), ("offset", index.const * size),
+                         *((f"stride of {t}", c * size) for t, c in index.terms if t is not inner and t not in lane.axes)):
+        while width > 1 and offset % (width * size):
+            width, limit = width // 2, what
+    return Vector(width, limit)
+
+
+def invariant(nest: Nest) -> list[Axis]:
+    """Axes on which nothing that is read or computed depends: each value is stored once for each step along them."""
+    used = {a for e in nest.exprs() for a in axes_of(e)}
+    return [a for a in nest.axes if a not in used]
+
+
+def reductions(nest: Nest) -> list[Accumulate]:
+    return [e for e in nest.exprs() if isinstance(e, Accumulate)]

@@ -1,0 +1,156 @@
+"""What was decided about a kernel: frozen, printable, and all that codegen knows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from thunder_fuser.ir.nodes import Value
+from thunder_fuser.maps.affine import Affine, Axis
+from thunder_fuser.maps.exprs import Load
+from thunder_fuser.maps.nests import Nest, Store
+
+Access = Load | Store
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Adjacent axes walked as one: its value times `coef` of the innermost axis is what they add to every address."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def extent(self) -> int:
+        return math.prod(a.extent for a in self.axes)
+
+    @property
+    def inner(self) -> Axis:
+        return self.axes[-1]
+
+    def coef(self, index: Affine) -> int:
+        return index.coef(self.inner)
+
+    def __str__(self) -> str:
+        return "*".join(map(str, self.axes)) + f":{self.extent}"
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """How one access moves the lanes of a thread: `width` elements an instruction; 1 is lane by lane, 0 one element
+    for all lanes. `limit` says what kept it from 16 bytes."""
+
+    width: int
+    limit: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NestPlan:
+    """One nest, ordered: threads walk `loops` (outermost first; lanes along the last), each repeats its stores over
+    `repeats`, loops on which nothing read depends. `shared` leading loops are common to the bundle."""
+
+    nest: Nest
+    loops: tuple[Loop, ...]
+    repeats: tuple[Loop, ...]
+    lanes: int
+    access: dict[Access, Vector]
+    streamed: frozenset[Load]
+
+    @property
+    def units(self) -> int:
+        """Threads' worth of work: points / lanes / repeats, rounded up."""
+        if not self.loops:
+            return 1
+        return math.prod(lp.extent for lp in self.loops[:-1]) * -(-self.loops[-1].extent // self.lanes)
+
+    @property
+    def tail(self) -> int:
+        """Lanes of the last unit that are in range; 0 if all are."""
+        return self.loops[-1].extent % self.lanes if self.loops else 0
+
+    def __str__(self) -> str:
+        head = f"nest {' '.join(map(str, self.loops)) or 'one point'}, {self.lanes} lanes"
+        if self.repeats:
+            head += f", stores repeated over {' '.join(map(str, self.repeats))}"
+        lines = [head]
+        for access, vector in self.access.items():
+            kind = "store" if isinstance(access, Store) else "load "
+            width = {0: "one element", 1: "lane by lane"}.get(vector.width, f"{vector.width} elements")
+            lines.append(f"  {kind} {access.buffer}[{access.address}]: {width}" + (f" ({vector.limit})" if vector.limit else ""))
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bundle:
+    """Nests that one block walks, one after the other, over the same `rows_per_block` outer rows."""
+
+    nests: tuple[NestPlan, ...]
+    rows: int
+    rows_per_block: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.rows // self.rows_per_block)
+
+    def units_per_block(self, nest: NestPlan) -> int:
+        return nest.units // self.rows * self.rows_per_block
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReductionPlan:
+    """One block for `columns` outputs: `threads` along the reduction for each, combined by shuffles and shared memory."""
+
+    nest: Nest
+    loops: tuple[Loop, ...]
+    reduced: tuple[Loop, ...]
+    lanes: int
+    threads: int
+    columns: int
+    access: dict[Access, Vector]
+    lane_is_reduced: bool  # lanes lie along the last reduced loop, else along the last kept one
+
+    @property
+    def units(self) -> int:
+        outputs = math.prod(lp.extent for lp in self.loops)
+        return outputs if self.lane_is_reduced else outputs // self.lanes
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.units // self.columns)
+
+    def __str__(self) -> str:
+        return (f"reduction over {' '.join(map(str, self.reduced))} for {' '.join(map(str, self.loops)) or 'one output'}: "
+                f"{self.threads} threads x {self.columns} outputs a block, {self.lanes} lanes")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelPlan:
+    """One launch: bundles side by side on the grid, or one reduction."""
+
+    schedule: str  # "pointwise" | "boxes" | "reduction"
+    bundles: tuple[Bundle, ...]
+    reduction: ReductionPlan | None
+    threads: int
+    reads: tuple[Value, ...]
+    scalars: tuple[Value, ...]
+    writes: tuple[Value, ...]
+    wide_index: bool
+    bytes: int = field(default=0)
+
+    @property
+    def blocks(self) -> int:
+        return self.reduction.blocks if self.reduction else sum(b.blocks for b in self.bundles)
+
+    def vector_bytes(self) -> int:
+        """The widest access that the kernel makes, in bytes."""
+        plans = [self.reduction] if self.reduction else [n for b in self.bundles for n in b.nests]
+        return max((max(v.width, 1) * (a.dtype if isinstance(a, Load) else a.buffer.dtype).size
+                    for p in plans for a, v in p.access.items()), default=0)
+
+    def __str__(self) -> str:
+        lines = [f"kernel {self.schedule} grid={self.blocks} block={self.threads} index={'64' if self.wide_index else '32'} bits"]
+        if self.reduction:
+            lines.append("  " + str(self.reduction).replace("\n", "\n  "))
+        for bundle in self.bundles:
+            lines.append(f"  bundle of {bundle.blocks} blocks x {bundle.rows_per_block} rows")
+            lines += ["    " + str(n).replace("\n", "\n    ") for n in bundle.nests]
+        return "\n".join(lines)

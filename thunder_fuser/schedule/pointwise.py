@@ -1,0 +1,91 @@
+"""The pointwise and boxes schedules: threads over vectors of a nest's points, nests of a kernel side by side.
+
+A thread owns `lanes` neighbours along the loop that most bytes are contiguous in. Nests with equal outer loops share
+blocks (a bundle), so that pieces of one row, q's rotated and passed-through parts or q, k and v, are touched close in
+time; other nests take their own range of blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from thunder_fuser.ir.nodes import Value
+from thunder_fuser.ir.ops import POINTWISE
+from thunder_fuser.maps.exprs import Apply, Load
+from thunder_fuser.maps.nests import Nest
+from thunder_fuser.schedule.order import (
+    VECTOR_BYTES,
+    accesses,
+    coalesced,
+    dtype_size,
+    indices,
+    invariant,
+    ordered,
+    traffic,
+    vector_axis,
+    vector_of,
+)
+from thunder_fuser.schedule.plan import Bundle, Loop, NestPlan
+
+THREADS = 128
+MAX_ITERATIONS = 16  # of one block over one bundle: past that, nests take blocks of their own
+MAX_STATEMENTS = 1024  # lanes x ops of one nest: past that, fewer lanes keep the compiler fast and registers free
+SMALL = 132 * 512  # threads that keep a large card busy
+
+
+def plan_nest(nest: Nest, alignment: Mapping[Value, int]) -> NestPlan:
+    """Orders and vectorises one nest; `alignment` gives each buffer's pointer alignment in bytes."""
+    repeated = [a for a in invariant(nest) if a.extent <= 64 and len(nest.axes) > 1]
+    lane_axis = vector_axis(nest, nest.axes)
+    repeated = [a for a in repeated if a is not lane_axis]
+    walked = [a for a in nest.axes if a not in repeated]
+    all_indices = indices(nest)
+    loops = coalesced(ordered(nest, walked, lane_axis), all_indices)
+    repeats = coalesced(repeated, all_indices)
+    lanes = _lanes(nest, loops) if lane_axis is not None else 1
+    lane = loops[-1] if lane_axis is not None and loops else None
+    access = {a: vector_of(a, lane, lanes, alignment.get(a.buffer, VECTOR_BYTES)) for a in accesses(nest)}
+    streamed = frozenset(ld for ld in nest.loads() if traffic(nest, ld) >= dtype_size(ld) * nest.points // max(1, math.prod(r.extent for r in repeats)))
+    return NestPlan(nest, tuple(loops), tuple(repeats), lanes, access, streamed)
+
+
+def _lanes(nest: Nest, loops: Sequence[Loop]) -> int:
+    """16 bytes of the dtype that moves most, at most 32 of any; less where the loop does not divide."""
+    lane = loops[-1]
+    contiguous = [a for a in accesses(nest) if lane.coef(a.address) == 1]
+    main = max(contiguous, key=lambda a: traffic(nest, a))
+    lanes = VECTOR_BYTES // dtype_size(main)
+    widest = max(dtype_size(a) for a in contiguous)
+    cost = sum(POINTWISE[e.op].cost for e in nest.exprs() if isinstance(e, Apply))
+    while lanes > 1 and (lanes * widest > 2 * VECTOR_BYTES or lanes * cost > MAX_STATEMENTS):
+        lanes //= 2
+    points = math.prod(lp.extent for lp in loops)
+    while lanes > 1 and lane.extent % lanes and (len(loops) > 1 or lane.extent < lanes):
+        lanes //= 2
+    while lanes > 1 and points // lanes < SMALL // 8 and lanes * dtype_size(main) > 4:
+        lanes //= 2
+    return lanes
+
+
+def bundles(plans: Sequence[NestPlan]) -> tuple[Bundle, ...]:
+    """Plans with equal outer extents share blocks, in order of first appearance."""
+    groups: dict[tuple[int, ...], list[NestPlan]] = {}
+    for k, plan in enumerate(plans):
+        outer = tuple(lp.extent for lp in plan.loops[:-1])
+        groups.setdefault(outer if len(outer) > 0 else (-1 - k,), []).append(plan)
+    found: list[Bundle] = []
+    for group in groups.values():
+        if len(group) > 1:
+            rows = math.prod(lp.extent for lp in group[0].loops[:-1])
+            inner = [p.units // rows for p in group]
+            per_block = math.lcm(*(THREADS // math.gcd(THREADS, n) for n in inner))
+            if sum(-(-per_block * n // THREADS) for n in inner) <= MAX_ITERATIONS and per_block <= rows:
+                found.append(Bundle(tuple(group), rows, per_block))
+                continue
+        found.extend(Bundle((p,), p.units, THREADS) for p in group)
+    return tuple(found)
+
+
+def reads(nests: Sequence[Nest]) -> tuple[Value, ...]:
+    return tuple(dict.fromkeys(e.buffer for n in nests for e in n.exprs() if isinstance(e, Load)))
