@@ -8,6 +8,7 @@ are decided box by box. Walks with an explicit stack: programs may be ten thousa
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -16,11 +17,12 @@ from thunder_fuser.ir import nodes as ir
 from thunder_fuser.ir.dtypes import I64
 from thunder_fuser.ir.rules import natural_dtype, operand_dtype
 from thunder_fuser.maps.affine import ZERO, Affine, Axis, AxisPool, Condition, Divisible, Within, dot
-from thunder_fuser.maps.boxes import Box, Refine, Split
+from thunder_fuser.maps.boxes import Box, Refine
 from thunder_fuser.maps.decide import divisible, divmod_index, within
 from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Expr, Exprs, Literal, Load, Position, Scalar, Select
 
 MAX_BOXES = 48
+EMPTY = {"sum": 0, "prod": 1, "any": False, "all": True}  # what a reduction of nothing is
 
 Index = tuple[Affine, ...]
 Key = tuple[ir.Value, Index, tuple[Condition, ...]]
@@ -39,7 +41,8 @@ class BoxExpr:
 class Pullback:
     """Pulls values back to `sources`: inputs and values that earlier kernels have written, with their strides."""
 
-    def __init__(self, producers: Mapping[ir.Value, ir.Node], sources: Mapping[ir.Value, tuple[int, ...]]) -> None:
+    def __init__(self, producers: Mapping[ir.Value, ir.Node], sources: Mapping[ir.Value, tuple[int, ...]], budget: int | None = None) -> None:
+        self.budget = budget
         self.producers = producers
         self.sources = sources
         self.pool = AxisPool()
@@ -48,12 +51,21 @@ class Pullback:
         self._box = Box(())
         self._may_cut = True
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether more (value, index) pairs were evaluated than the budget allows; `boxes` then stops early."""
+        return self.budget is not None and len(self._memo) > self.budget
+
+    def counts(self) -> dict[ir.Value, int]:
+        """At how many indices each value was evaluated."""
+        return Counter(value for value, _, _ in self._memo)
+
     def boxes(self, value: ir.Value, *, max_boxes: int = MAX_BOXES) -> list[BoxExpr]:
         """The boxes that cover `value`, none if it has no elements."""
         if math.prod(value.shape) == 0:
             return []
         work, done = [Box.whole(value.shape)], []
-        while work:
+        while work and not self.exhausted:
             self._box = work.pop()
             self._may_cut = len(work) + len(done) + 1 < max_boxes
             index, axes = self._box.index(self.pool)
@@ -72,6 +84,8 @@ class Pullback:
             if key in memo:
                 stack.pop()
                 continue
+            if self.exhausted:
+                return self.exprs.make(Literal, 0, I64)  # the caller throws all of it away
             if key not in pending:
                 pending[key] = self._step(*key)
             needs, finish = pending[key]
@@ -267,7 +281,9 @@ class Pullback:
             else:
                 inner.append(next(kept))
         if math.prod(node.arg.shape[d] for d in node.dims) == 0:
-            raise UnsupportedError(f"'{node.op}' over no elements reached the index maps; it should have become a 'full'.")
+            if node.op not in EMPTY:
+                raise UnsupportedError(f"'{node.op}' over no elements has no value.")
+            return [], lambda _: self.exprs.make(Literal, EMPTY[node.op], node.out.dtype)
         loops = tuple(axes)
         return [(node.arg, tuple(inner), guards)], lambda found: self.exprs.make(Accumulate, node.op, loops, found[0], node.out.dtype)
 

@@ -1,0 +1,112 @@
+"""THE pipeline: a fusion in, something callable out. Read this first.
+
+    define -> simplify -> layouts -> aliases -> segment -> nests -> schedule -> emit -> compile -> launch
+
+`compile_fusion` is lazy: everything from `layouts` on happens at the first call with a new pattern of strides and
+alignments (Thunder guards neither), and is kept in an `Executable`'s bounded table of plans. Each stage's value prints
+itself; `Stages` keeps them for reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from thunder_fuser.analysis.alias import AliasInfo, aliases
+from thunder_fuser.analysis.layout import Layout, layouts
+from thunder_fuser.codegen.kernel import emit
+from thunder_fuser.ir.nodes import Fusion, Node, ScalarType, Value
+from thunder_fuser.passes import simplify
+from thunder_fuser.runtime.executable import Executable
+from thunder_fuser.runtime.launch_plan import Allocation, KernelCall, LaunchPlan, OutputRecipe
+from thunder_fuser.runtime.options import CompileOptions
+from thunder_fuser.runtime.source import KernelSource
+from thunder_fuser.schedule.kernels import TooMuchRecomputation, plan_segment
+from thunder_fuser.schedule.plan import KernelPlan
+from thunder_fuser.schedule.segment import Segments, recompute_cut, segment
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What each stage made of a fusion for one pattern of input strides and alignments."""
+
+    fusion: Fusion
+    layouts: Mapping[Value, Layout]
+    aliases: AliasInfo
+    segments: Segments
+    kernels: tuple[KernelPlan, ...]
+    sources: tuple[KernelSource, ...]
+
+
+def compile_fusion(fusion: Fusion, backend: str | None = None, options: CompileOptions | None = None, *, keep_rounding: bool = False,
+                   check_inputs: bool = True) -> Executable:
+    """A callable for `fusion`: `exe(*inputs) -> list of outputs`.
+
+    `backend` is "cuda", "host", or None for that of the tensors at call time. `keep_rounding` keeps every rounding to a
+    16-bit float that eager torch would make. `check_inputs` tells the callable to compare shapes and dtypes at each
+    call; leave it out only where the caller guards them.
+    """
+    simplified = simplify(fusion, keep_rounding=keep_rounding)
+    return Executable(simplified, lower, backend=backend, options=options, check_inputs=check_inputs)
+
+
+def lower(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None], alignments: Sequence[int]) -> tuple[Stages, LaunchPlan]:
+    """All stages from layouts to sources, for inputs of the given strides (None for numbers) and pointer alignments in
+    bytes (16 at most)."""
+    where = layouts(fusion, input_strides)
+    info = aliases(fusion, where)
+    segments, kernels = _kernels(fusion, where, info, dict(zip(fusion.inputs, alignments)))
+    sources = tuple(emit(k) for k in kernels)
+    stages = Stages(fusion, where, info, segments, kernels, sources)
+    return stages, _launch_plan(stages)
+
+
+def _kernels(fusion: Fusion, where: Mapping[Value, Layout], info: AliasInfo, alignment: dict[Value, int]) -> tuple[Segments, tuple[KernelPlan, ...]]:
+    """Segments and their kernels; a segment that would recompute too much is cut further and tried again."""
+    outputs = [(b.value, b.strides) for b in info.buffers]
+    producers = fusion.producers()
+    forced: list[Value] = []
+    while True:
+        segments = segment(fusion, where, outputs, forced)
+        try:
+            return segments, _plan_all(fusion, segments, where, producers, alignment)
+        except TooMuchRecomputation as error:
+            cut = recompute_cut(error.counts, fusion)
+            if cut is None or cut in forced:
+                raise
+            forced.append(cut)
+
+
+def _plan_all(fusion: Fusion, segments: Segments, where: Mapping[Value, Layout], producers: Mapping[Value, Node],
+              alignment: dict[Value, int]) -> tuple[KernelPlan, ...]:
+    sources = {v: where[v].strides for v in fusion.inputs if not isinstance(v.type, ScalarType)}
+    kernels: list[KernelPlan] = []
+    written: dict[int, dict[Value, tuple[int, ...]]] = {}
+    for part in segments.segments:
+        visible = {**sources, **{v: s for level, t in written.items() if level < part.level for v, s in t.items() if v in segments.cuts}}
+        kernels += plan_segment(part, fusion, producers, visible, alignment)
+        written.setdefault(part.level, {}).update(part.targets)
+    return tuple(kernels)
+
+
+def _launch_plan(stages: Stages) -> LaunchPlan:
+    """Buffers to allocate, kernels to call, outputs to make, in terms of positions: all that the runtime needs."""
+    fusion = stages.fusion
+    inputs = {v: k for k, v in enumerate(fusion.inputs)}
+    strides = {v: s for part in stages.segments.segments for v, s in part.targets} | {b.value: b.strides for b in stages.aliases.buffers}
+    owned = [b.value for b in stages.aliases.buffers]
+    owned += [v for v in strides if v not in set(owned)]
+    buffers = {v: k for k, v in enumerate(owned)}
+
+    def place(value: Value) -> tuple[str, int]:
+        return ("input", inputs[value]) if value in inputs else ("buffer", buffers[value])
+
+    calls = tuple(
+        KernelCall(source, k.blocks, k.threads, tuple(place(v) for v in (*k.reads, *k.scalars, *k.writes)),
+                   tuple("p" if not isinstance(v.type, ScalarType) else v.dtype.name for v in (*k.reads, *k.scalars, *k.writes)))
+        for k, source in zip(stages.kernels, stages.sources))
+    return LaunchPlan(
+        allocations=tuple(Allocation(v.shape, strides[v], v.dtype.torch) for v in owned),
+        calls=calls,
+        outputs=tuple(OutputRecipe("input" if o.of_input else "buffer", o.index, o.view and (o.view.shape, o.view.strides, o.view.offset))
+                      for o in stages.aliases.outputs))

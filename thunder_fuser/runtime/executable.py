@@ -1,0 +1,165 @@
+"""Something callable for a fusion: a bounded table of plans, one a pattern of strides, alignments and device.
+
+The hot path is: make the key, look it up, run the plan's function. Planning and compiling happen on the first call with
+a new key, under a lock; a fault in them is an error that the caller may answer by running the fusion otherwise, a fault
+at or after a launch (`LaunchError`) is not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from thunder_fuser.errors import InputError
+from thunder_fuser.ir.nodes import Fusion, TensorType
+from thunder_fuser.runtime.compile_pool import load_kernels
+from thunder_fuser.runtime.options import CompileOptions
+from thunder_fuser.runtime.report import Report
+
+if TYPE_CHECKING:
+    from thunder_fuser.compiler import Stages
+    from thunder_fuser.runtime.launch_plan import LaunchPlan
+
+MAX_PLANS = 64
+
+
+class Executable:
+    """Call it with the fusion's inputs; see `report()` for what the last call ran."""
+
+    def __init__(self, fusion: Fusion, lower: Callable[..., tuple[Stages, LaunchPlan]], *, backend: str | None = None,
+                 options: CompileOptions | None = None, check_inputs: bool = True) -> None:
+        if backend not in (None, "cuda", "host"):
+            raise InputError(f"The backend is '{backend}', expected 'cuda', 'host' or None.")
+        self.fusion = fusion
+        self.backend = backend
+        self.options = options or CompileOptions.from_config()
+        self._lower = lower
+        self._plans: OrderedDict[Any, Callable[..., list[Any]]] = OrderedDict()
+        self._reports: dict[Any, Report] = {}
+        self._lock = threading.Lock()
+        self._tensors = [k for k, v in enumerate(fusion.inputs) if isinstance(v.type, TensorType)]
+        self._key = _key_function(len(fusion.inputs), self._tensors, check_inputs)
+        self._last_key: Any = None
+        self.plans_made = 0
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        """Runs the fusion. Raises `InputError`, `CompileError`, `UnsupportedError`, `LaunchError`."""
+        try:
+            key = self._key(*inputs)
+        except (AttributeError, TypeError):
+            self._check(inputs)
+            raise
+        run = self._plans.get(key)
+        if run is None:
+            run = self._plan(key, inputs)
+        self._last_key = key
+        return run(*inputs)
+
+    def report(self) -> Report:
+        """What the plan of the last call consists of. Raises `InputError` before the first call."""
+        if self._last_key is None:
+            raise InputError(f"Fusion '{self.fusion.name}' has not been called yet, so there is no plan to report on.")
+        return self._reports[self._last_key]
+
+    def cache_info(self) -> dict[str, int]:
+        """Plans made so far, and plans held."""
+        return {"plans_made": self.plans_made, "plans_held": len(self._plans), "limit": MAX_PLANS}
+
+    def cache_clear(self) -> None:
+        with self._lock:
+            self._plans.clear()
+            self._reports.clear()
+            self._last_key = None
+
+    def _plan(self, key: Any, inputs: Sequence[Any]) -> Callable[..., list[Any]]:
+        with self._lock:
+            run = self._plans.get(key)
+            if run is not None:
+                return run
+            device = self._check(inputs)
+            strides = [t.stride() if isinstance(t, torch.Tensor) else None for t in inputs]
+            alignments = [_alignment(t) if isinstance(t, torch.Tensor) else 16 for t in inputs]
+            stages, plan = self._lower(self.fusion, strides, alignments)
+            kernels = load_kernels([c.source for c in plan.calls], device, self.options)
+            launchers = [k.launcher(c.blocks, c.threads, 0, c.kinds) for k, c in zip(kernels, plan.calls)]
+            run = plan.bind(len(inputs), device, launchers)
+            if device.type == "cuda" and torch.cuda.device_count() > 1:
+                run = _on_device(run, device)
+            self.plans_made += 1
+            self._plans[key] = run
+            self._reports[key] = Report.make(stages, plan, kernels, device, self.options)
+            if len(self._plans) > MAX_PLANS:
+                old, _ = self._plans.popitem(last=False)
+                self._reports.pop(old, None)
+            return run
+
+    def _check(self, inputs: Sequence[Any]) -> torch.device:
+        """The device to run on. Raises `InputError` with one sentence if the inputs do not fit the fusion."""
+        name, want = self.fusion.name, self.fusion.inputs
+        if len(inputs) != len(want):
+            raise InputError(f"Fusion '{name}' takes {len(want)} inputs, got {len(inputs)}.")
+        devices = {}
+        for k, (given, value) in enumerate(zip(inputs, want)):
+            if not isinstance(value.type, TensorType):
+                if not isinstance(given, (bool, int, float)):
+                    raise InputError(f"Input {k} of fusion '{name}' is a '{type(given).__name__}', expected a number.")
+                continue
+            if not isinstance(given, torch.Tensor):
+                raise InputError(f"Input {k} of fusion '{name}' is a '{type(given).__name__}', expected a tensor.")
+            if given.dtype is not value.dtype.torch or tuple(given.shape) != value.shape:
+                raise InputError(f"Input {k} of fusion '{name}' is {given.dtype} {list(given.shape)}, "
+                                 f"expected {value.dtype.torch} {list(value.shape)}.")
+            devices.setdefault(given.device, k)
+        return self._device(devices)
+
+    def _device(self, devices: dict[torch.device, int]) -> torch.device:
+        if len(devices) > 1:
+            raise InputError(f"Inputs of fusion '{self.fusion.name}' are on {' and '.join(map(str, devices))}, expected one device.")
+        device = next(iter(devices), None)
+        if device is None:
+            device = torch.device("cpu") if self.backend == "host" or not torch.cuda.is_available() else torch.device("cuda", torch.cuda.current_device())
+        want = {"cuda": "cuda", "host": "cpu"}.get(self.backend or "", device.type)
+        if device.type not in ("cuda", "cpu") or device.type != want:
+            raise InputError(f"Inputs of fusion '{self.fusion.name}' are on '{device}', but its backend is '{self.backend or 'cuda or host'}'.")
+        return device
+
+
+def _key_function(inputs: int, tensors: Sequence[int], check_inputs: bool) -> Callable[..., Any]:
+    """key(in0, in1, ...): strides, alignment and device of each tensor, with shape and dtype if they are to be checked.
+    Source code, since a loop over the inputs would cost a microsecond each."""
+    names = ", ".join(f"in{k}" for k in range(inputs))
+    parts = []
+    for k in tensors:
+        parts += [f"in{k}.stride()", f"in{k}.data_ptr() & 15", f"in{k}.get_device()"]
+        if check_inputs:
+            parts += [f"in{k}.shape", f"in{k}.dtype"]
+    if not tensors:
+        parts.append("current_device()")
+    namespace: dict[str, Any] = {"current_device": lambda: torch.cuda.current_device() if torch.cuda.is_available() else -1}
+    exec(f"def key({names}): return ({', '.join(parts)},)", namespace)
+    return namespace["key"]
+
+
+def _alignment(tensor: torch.Tensor) -> int:
+    """The largest power of two up to 16 that divides the tensor's address."""
+    low = tensor.data_ptr() & 15
+    return low & -low if low else 16
+
+
+def _on_device(run: Callable[..., list[Any]], device: torch.device) -> Callable[..., list[Any]]:
+    """`run` with `device` current: allocations and launches go to the current device."""
+    current = torch._C._cuda_getDevice
+
+    def guarded(*inputs: Any) -> list[Any]:
+        if current() == device.index:
+            return run(*inputs)
+        with torch.cuda.device(device):
+            return run(*inputs)
+
+    return guarded
+
+

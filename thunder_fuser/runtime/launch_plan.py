@@ -1,0 +1,109 @@
+"""What a call does, in terms of positions: allocate, launch, make outputs. Printed as the Python that runs it.
+
+`compiler` makes a `LaunchPlan`; `Plan` binds it to loaded kernels and a device, and turns it into one straight-line
+Python function, because the interpreter's loops and attribute look-ups would cost more than the launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from thunder_fuser.runtime.source import KernelSource
+
+Place = tuple[str, int]  # ("input" | "buffer", position)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Memory for one buffer: shape, strides in elements, dtype."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def bytes(self) -> int:
+        if 0 in self.shape:
+            return 0
+        return (1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides))) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """One launch: where each parameter comes from, and its kind ("p" for a pointer, else a number's dtype)."""
+
+    source: KernelSource
+    blocks: int
+    threads: int
+    arguments: tuple[Place, ...]
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRecipe:
+    """An output: an input or buffer itself, or a view (shape, strides, offset from its first element)."""
+
+    kind: str
+    index: int
+    view: tuple[tuple[int, ...], tuple[int, ...], int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """Everything a call does. `str()` is the Python function that does it."""
+
+    allocations: tuple[Allocation, ...]
+    calls: tuple[KernelCall, ...]
+    outputs: tuple[OutputRecipe, ...]
+
+    def python(self, inputs: int, device: torch.device) -> str:
+        """The source of `run(in0, in1, ...)`: a list of outputs, by the names that `bind` provides."""
+        cuda = device.type == "cuda"
+        names = ", ".join(f"in{k}" for k in range(inputs))
+        lines = [f"def run({names}):"]
+        for k, a in enumerate(self.allocations):
+            lines.append(f"    out{k} = empty({a.shape}, {a.strides}, dtype{k})")
+        if self.calls and cuda:
+            lines.append(f"    stream = current_stream({device.index})")
+        for k, call in enumerate(self.calls):
+            arguments = ["stream" if cuda else "0"]
+            for (kind, index), what in zip(call.arguments, call.kinds):
+                name = f"{'in' if kind == 'input' else 'out'}{index}"
+                arguments.append(f"{name}.data_ptr()" if what == "p" else name)
+            lines.append(f"    kernel{k}({', '.join(arguments)})  # {call.source.name} grid={call.blocks} block={call.threads}")
+        lines.append(f"    return [{', '.join(self._output(o) for o in self.outputs)}]")
+        return "\n".join(lines) + "\n"
+
+    def _output(self, output: OutputRecipe) -> str:
+        name = f"{'in' if output.kind == 'input' else 'out'}{output.index}"
+        if output.view is None:
+            return name
+        shape, strides, offset = output.view
+        start = str(offset)
+        if output.kind == "input":
+            start = f"{name}.storage_offset()" + (f" + {offset}" if offset else "")
+        return f"as_strided({name}, {shape}, {strides}, {start})"
+
+    def bind(self, inputs: int, device: torch.device, launchers: Sequence[Callable[..., None]]) -> Callable[..., list[Any]]:
+        """The function of `python`, with kernels and allocator bound for `device`."""
+        namespace: dict[str, Any] = {f"kernel{k}": launcher for k, launcher in enumerate(launchers)}
+        namespace |= {f"dtype{k}": a.dtype for k, a in enumerate(self.allocations)}
+        namespace |= {"as_strided": torch.as_strided, "current_stream": torch._C._cuda_getCurrentRawStream if device.type == "cuda" else None,
+                      "empty": _allocator(device)}
+        exec(compile(self.python(inputs, device), "<thunder_fuser launch plan>", "exec"), namespace)
+        return namespace["run"]
+
+    def __str__(self) -> str:
+        used = [i for c in self.calls for kind, i in c.arguments if kind == "input"] + [o.index for o in self.outputs if o.kind == "input"]
+        return self.python(max(used, default=-1) + 1, torch.device("cpu"))
+
+
+def _allocator(device: torch.device) -> Callable[..., torch.Tensor]:
+    """empty(shape, strides, dtype) on `device` (the current one for CUDA), by the quickest way torch has."""
+    if device.type == "cuda":
+        return torch._C._dynamo.guards._empty_strided_cuda
+    return torch._C._dynamo.guards._empty_strided_cpu

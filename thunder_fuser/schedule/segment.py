@@ -1,0 +1,160 @@
+"""Segments: which values are written to memory between kernels, and which kernel writes what.
+
+Everything is fused except where a schedule cannot go on: a long reduction is written out before something larger reads
+it, and programs past a size are cut so that compilers stay fast. Pads and cats never cut. Called by `compiler` once a
+stride pattern; linear in the program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from thunder_fuser.analysis.layout import Layout
+from thunder_fuser.ir import nodes as ir
+from thunder_fuser.ir.ops import POINTWISE
+from thunder_fuser.schedule.reduction import SERIAL
+
+MAX_COST = 384  # operations of one segment, transcendental ones counted by weight
+MAX_RECOMPUTE = 16  # times that a kernel may evaluate its operations at different indices
+MAX_TARGETS = 16  # buffers of one kernel
+
+Target = tuple[ir.Value, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One kernel's work: it writes `targets` (value, strides), reading inputs and the targets of earlier segments."""
+
+    targets: tuple[Target, ...]
+    reduces: bool
+    level: int
+
+    def __str__(self) -> str:
+        kind = "reduction" if self.reduces else "pointwise"
+        return f"segment level {self.level} ({kind}) writes " + ", ".join(f"{v}{list(v.shape)}" for v, _ in self.targets)
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Segments in an order in which they can run, and why each value between them is written at all."""
+
+    segments: tuple[Segment, ...]
+    cuts: Mapping[ir.Value, str]
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.segments), *(f"cut at {v}: {why}" for v, why in self.cuts.items())])
+
+
+def segment(fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], outputs: Sequence[Target], forced: Iterable[ir.Value] = ()) -> Segments:
+    """Cuts `fusion` so that `outputs` get written. `forced` values are written out too (see `recompute_cut`)."""
+    cuts = {v: "evaluated at too many indices" for v in forced}
+    needed = _needed(fusion, [v for v, _ in outputs])
+    nodes = [n for n in fusion.nodes if n.out in needed]
+    cuts |= _size_cuts(nodes)
+    heavy = _reduction_cuts(nodes, cuts)
+    strides = dict(outputs)
+    targets = {**strides, **{v: _dense(v, layouts) for v in cuts if v not in strides}}
+    levels = _levels(nodes, set(cuts))
+    groups: dict[tuple[int, bool, int], list[Target]] = {}
+    reductions = 0
+    for value, value_strides in targets.items():
+        if math.prod(value.shape) == 0:
+            continue
+        reduces = bool(heavy.get(value))
+        reductions += reduces
+        key = (levels.get(value, 0), reduces, reductions if reduces else 0)
+        groups.setdefault(key, []).append((value, value_strides))
+    segments = [Segment(tuple(group[k:k + MAX_TARGETS]), reduces, level)
+                for (level, reduces, _), group in sorted(groups.items(), key=lambda g: g[0])
+                for k in range(0, len(group), MAX_TARGETS)]
+    return Segments(tuple(segments), cuts)
+
+
+def recompute_cut(counts: Mapping[ir.Value, int], fusion: ir.Fusion) -> ir.Value | None:
+    """Where to cut a kernel that evaluates values at too many indices: the computed value in the middle of those that
+    are evaluated more than once."""
+    computed = [n.out for n in fusion.nodes if not isinstance(n, ir.META_NODES) and counts.get(n.out, 0) > 1]
+    return computed[len(computed) // 2] if computed else None
+
+
+def _needed(fusion: ir.Fusion, roots: list[ir.Value]) -> set[ir.Value]:
+    needed = set(roots)
+    for node in reversed(fusion.nodes):
+        if node.out in needed:
+            needed.update(ir.operand_values(node))
+    return needed
+
+
+def _dense(value: ir.Value, layouts: Mapping[ir.Value, Layout]) -> tuple[int, ...]:
+    """Strides of a buffer between kernels: eager's where its storage is its own, else row-major."""
+    layout = layouts.get(value)
+    if layout is not None and layout.base is value:
+        return layout.strides
+    return tuple(math.prod(value.shape[d + 1:]) for d in range(len(value.shape)))
+
+
+def _size_cuts(nodes: list[ir.Node]) -> dict[ir.Value, str]:
+    """Values that cross from one stretch of MAX_COST operations into a later one."""
+    stretch: dict[ir.Value, int] = {}
+    source: dict[ir.Value, ir.Value] = {}  # through meta ops, which belong to whoever reads them
+    cost, cuts = 0, {}
+    for node in nodes:
+        if isinstance(node, ir.VIEW_NODES):
+            source[node.out] = source.get(node.arg, node.arg)
+            continue
+        here = cost // MAX_COST
+        for arg in ir.operand_values(node):
+            origin = source.get(arg, arg)
+            if stretch.get(origin, here) < here:
+                cuts[origin] = f"more than {MAX_COST} operations"
+        stretch[node.out] = here
+        cost += POINTWISE[node.op].cost if isinstance(node, ir.Pointwise) else 1
+    return cuts
+
+
+def _reduction_cuts(nodes: list[ir.Node], cuts: dict[ir.Value, str]) -> dict[ir.Value, frozenset[ir.Value]]:
+    """Adds to `cuts` the long reductions that something other than elementwise work of their own size reads. Returns the
+    long reductions that each value would evaluate in its own kernel."""
+    heavy: dict[ir.Value, frozenset[ir.Value]] = {}
+    none: frozenset[ir.Value] = frozenset()
+    for node in nodes:
+        inherited = none.union(*(heavy.get(a, none) for a in ir.operand_values(node))) if heavy else none
+        if inherited and not _keeps_points(node):
+            for reduction in inherited:
+                cuts.setdefault(reduction, f"a long reduction, read again by '{type(node).__name__.lower()}'")
+            inherited = none
+        if isinstance(node, ir.Reduce) and _length(node) > SERIAL:
+            inherited = frozenset((node.out,))
+        if inherited:
+            heavy[node.out] = inherited
+    # a value evaluates only what its operands do not find written
+    for node in nodes:
+        if node.out in heavy:
+            kept = none.union(*(heavy.get(a, none) for a in ir.operand_values(node) if a not in cuts))
+            heavy[node.out] = kept | ({node.out} if isinstance(node, ir.Reduce) and _length(node) > SERIAL else none)
+    return heavy
+
+
+def _length(node: ir.Reduce) -> int:
+    return math.prod(node.arg.shape[d] for d in node.dims)
+
+
+def _keeps_points(node: ir.Node) -> bool:
+    """Whether each element of the operand is read for one element of the result."""
+    match node:
+        case ir.Pointwise() | ir.Cast() | ir.Reshape() | ir.Permute() | ir.Squeeze() | ir.Copy() | ir.Flip():
+            return True
+        case ir.Broadcast():
+            return node.out.type.numel == node.arg.type.numel
+        case _:
+            return False
+
+
+def _levels(nodes: list[ir.Node], written: set[ir.Value]) -> dict[ir.Value, int]:
+    """How many kernels must have run before the one that writes a value."""
+    level: dict[ir.Value, int] = {}
+    for node in nodes:
+        level[node.out] = max((level.get(a, 0) + (a in written) for a in ir.operand_values(node)), default=0)
+    return level
