@@ -17,7 +17,7 @@ from thunder_fuser.analysis.layout import Layout, layouts
 from thunder_fuser.codegen.kernel import emit
 from thunder_fuser.ir.nodes import Fusion, Node, ScalarType, Value
 from thunder_fuser.passes import simplify
-from thunder_fuser.runtime.executable import Executable
+from thunder_fuser.executable import Executable
 from thunder_fuser.runtime.launch_plan import Allocation, KernelCall, LaunchPlan, OutputRecipe
 from thunder_fuser.runtime.options import CompileOptions
 from thunder_fuser.runtime.source import KernelSource

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from thunder_fuser.codegen.kernel import kernel_text
+
 if TYPE_CHECKING:
     import torch
 
@@ -83,7 +85,7 @@ class Report:
 
     @staticmethod
     def make(stages: Stages, plan: LaunchPlan, kernels: list[Any], device: torch.device, options: CompileOptions) -> Report:
-        from thunder_fuser.codegen.kernel import kernel_text  # text of a kernel without its prelude
+
 
         owned = len(stages.aliases.buffers)
         names = [b.value.name for b in stages.aliases.buffers]

@@ -18,7 +18,7 @@ from thunder_fuser.errors import InputError
 from thunder_fuser.ir.nodes import Fusion, TensorType
 from thunder_fuser.runtime.compile_pool import load_kernels
 from thunder_fuser.runtime.options import CompileOptions
-from thunder_fuser.runtime.report import Report
+from thunder_fuser.report import Report
 
 if TYPE_CHECKING:
     from thunder_fuser.compiler import Stages
