@@ -255,46 +255,48 @@ struct Once {
 };
 #endif
 
-template <class T, int N>
+// N elements as accesses of W elements each, of 16 bytes at most.
+template <class T, int N, int W>
 union Pieces {
-  static constexpr int bytes = access_bytes(N * (int)sizeof(T));
+  static constexpr int bytes = access_bytes(W * (int)sizeof(T));
   static constexpr int count = N * (int)sizeof(T) / bytes;
   typedef typename Raw<bytes>::type Piece;
   Piece piece[count];
   Vec<T, N> vec;
 };
 
-template <class Way, int N, class T>
+template <class Way, int N, int W, class T>
 TF_FN Vec<T, N> load_by(const T* p) {
-  Pieces<T, N> pieces;
-  const typename Pieces<T, N>::Piece* from = reinterpret_cast<const typename Pieces<T, N>::Piece*>(p);
+  Pieces<T, N, W> pieces;
+  const typename Pieces<T, N, W>::Piece* from = reinterpret_cast<const typename Pieces<T, N, W>::Piece*>(p);
 #pragma unroll
-  for (int i = 0; i < Pieces<T, N>::count; ++i) pieces.piece[i] = Way::load(from + i);
+  for (int i = 0; i < Pieces<T, N, W>::count; ++i) pieces.piece[i] = Way::load(from + i);
   return pieces.vec;
 }
 
-template <class Way, int N, class T>
+template <class Way, int N, int W, class T>
 TF_FN void store_by(T* p, Vec<T, N> value) {
-  Pieces<T, N> pieces;
+  Pieces<T, N, W> pieces;
   pieces.vec = value;
-  typename Pieces<T, N>::Piece* to = reinterpret_cast<typename Pieces<T, N>::Piece*>(p);
+  typename Pieces<T, N, W>::Piece* to = reinterpret_cast<typename Pieces<T, N, W>::Piece*>(p);
 #pragma unroll
-  for (int i = 0; i < Pieces<T, N>::count; ++i) Way::store(to + i, pieces.piece[i]);
+  for (int i = 0; i < Pieces<T, N, W>::count; ++i) Way::store(to + i, pieces.piece[i]);
 }
 
-// N elements from p, which must be aligned to min(16, the lowest set bit of N * sizeof(T)) bytes.
-template <int N, class T>
-TF_FN Vec<T, N> load(const T* p) { return load_by<Plain, N>(p); }
-template <int N, class T>
-TF_FN Vec<T, N> load_keep(const T* p) { return load_by<Keep, N>(p); }
-template <int N, class T>
-TF_FN Vec<T, N> load_stream(const T* p) { return load_by<Once, N>(p); }
-template <int N, class T>
-TF_FN Vec<T, N> load_stream_coherent(const T* p) { return load_by<Coherent, N>(p); }
-template <int N, class T>
-TF_FN void store(T* p, Vec<T, N> value) { store_by<Plain, N>(p, value); }
-template <int N, class T>
-TF_FN void store_stream(T* p, Vec<T, N> value) { store_by<Coherent, N>(p, value); }
+// N elements from p, W at a time (all of them unless said); p must be aligned to min(16, the lowest set bit of
+// W * sizeof(T)) bytes.
+template <int N, int W = N, class T>
+TF_FN Vec<T, N> load(const T* p) { return load_by<Plain, N, W>(p); }
+template <int N, int W = N, class T>
+TF_FN Vec<T, N> load_keep(const T* p) { return load_by<Keep, N, W>(p); }
+template <int N, int W = N, class T>
+TF_FN Vec<T, N> load_stream(const T* p) { return load_by<Once, N, W>(p); }
+template <int N, int W = N, class T>
+TF_FN Vec<T, N> load_stream_coherent(const T* p) { return load_by<Coherent, N, W>(p); }
+template <int N, int W = N, class T>
+TF_FN void store(T* p, Vec<T, N> value) { store_by<Plain, N, W>(p, value); }
+template <int N, int W = N, class T>
+TF_FN void store_stream(T* p, Vec<T, N> value) { store_by<Coherent, N, W>(p, value); }
 
 // Elementwise conversion of a vector; float pairs go to 16-bit floats by one instruction.
 #ifndef TF_HOST
