@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from thunder_fuser.codegen.indexing import IndexPrinter, unravel
-from thunder_fuser.codegen.scope import Names, Scope, combine
+from thunder_fuser.codegen.scope import Names, Scope, combine, together
 from thunder_fuser.codegen.writer import SourceWriter
 from thunder_fuser.ir.ops import REDUCTIONS
 from thunder_fuser.maps.exprs import Accumulate, topological
@@ -32,8 +32,8 @@ def emit_reduction(w: SourceWriter, names: Names, plan: ReductionPlan, *, wide_i
     printer = IndexPrinter(loop_names, lane if lanes > 1 else None)
     epilogue = Scope(w, names, printer, lanes, plan.access, frozenset(), index_type)
     roots = [s.expr for s in plan.nest.stores]
-    for acc in (e for e in topological(roots, into_reductions=False) if isinstance(e, Accumulate)):
-        epilogue.accumulated[acc] = _emit_accumulate(w, names, plan, acc, loop_names, epilogue, lanes, index_type)
+    for group in together([e for e in topological(roots, into_reductions=False) if isinstance(e, Accumulate)]):
+        epilogue.accumulated |= _emit_group(w, names, plan, group, loop_names, lanes, index_type)
     with w.block("if (in_range && part == 0)"):
         epilogue.prepare(roots)
         results = [names.fresh("s") for _ in roots]
@@ -56,18 +56,15 @@ def emit_reduction(w: SourceWriter, names: Names, plan: ReductionPlan, *, wide_i
                 w.line(f"tf::store_stream<{lanes}, {plan.access[store].width}>({base} + ({printer.text(store.address)}), {result});")
 
 
-def _emit_accumulate(w: SourceWriter, names: Names, plan: ReductionPlan, acc: Accumulate, loop_names: dict[Loop, str],
-                     epilogue: Scope, out_lanes: int, index_type: str) -> str:
-    """One reduction over the block; returns the array that holds it, by output lane, in the threads of part 0."""
-    name, ctype = names.fresh("acc"), acc.dtype.math
-    identity = REDUCTIONS[acc.op].identity.format(T=ctype)
+def _emit_group(w: SourceWriter, names: Names, plan: ReductionPlan, group: list[Accumulate], loop_names: dict[Loop, str],
+                out_lanes: int, index_type: str) -> dict[Accumulate, str]:
+    """Reductions over the same axes; returns the arrays that hold them, by output lane, in the threads of part 0."""
     lanes = plan.lanes
-    w.line(f"{ctype} {name}[{lanes}];")
-    w.line(f"for (int l = 0; l < {lanes}; ++l) {name}[l] = {identity};")
-    own = set(acc.axes)
-    loops = [lp for lp in plan.reduced if own.issuperset(lp.axes)]
-    if math.prod(lp.extent for lp in loops) != math.prod(a.extent for a in acc.axes):
-        loops = [Loop((a,)) for a in acc.axes]
+    arrays = {acc: names.fresh("acc") for acc in group}
+    for acc, name in arrays.items():
+        w.line(f"{acc.dtype.math} {name}[{lanes}];")
+        w.line(f"for (int l = 0; l < {lanes}; ++l) {name}[l] = {REDUCTIONS[acc.op].identity.format(T=acc.dtype.math)};")
+    loops = _loops_of(plan, group[0])
     vectorised = plan.lane_is_reduced and bool(loops) and loops[-1] is plan.reduced[-1]
     total = math.prod(lp.extent for lp in loops) // (lanes if vectorised else 1)
     inner_names = {loop: names.fresh("r") for loop in loops}
@@ -77,13 +74,22 @@ def _emit_accumulate(w: SourceWriter, names: Names, plan: ReductionPlan, acc: Ac
         lane = loops[-1] if vectorised else (plan.loops[-1] if not plan.lane_is_reduced and plan.loops else None)
         printer = IndexPrinter({**loop_names, **inner_names}, lane if lanes > 1 else None)
         inner = Scope(w, names, printer, lanes, plan.access, frozenset(), index_type)
-        inner.prepare([acc.body])
-        element = f"{name}[{inner.at}]"
-        inner.for_each_lane([acc.body], lambda texts: w.line(f"{element} = {combine(acc, element, inner.math(acc.body, texts))};"))
-    if plan.lane_is_reduced:
-        w.line(f"for (int l = 1; l < {lanes}; ++l) {name}[0] = {combine(acc, f'{name}[0]', f'{name}[l]')};")
-    _emit_tree(w, plan, acc, name, names.fresh("shared"), out_lanes)
-    return name
+        inner.accumulated = dict(arrays)
+        inner.accumulate(group)
+    for acc, name in arrays.items():
+        if plan.lane_is_reduced and lanes > 1:
+            w.line(f"for (int l = 1; l < {lanes}; ++l) {name}[0] = {combine(acc, f'{name}[0]', f'{name}[l]')};")
+        _emit_tree(w, plan, acc, name, names.fresh("shared"), out_lanes)
+    return arrays
+
+
+def _loops_of(plan: ReductionPlan, acc: Accumulate) -> list[Loop]:
+    """The plan's reduced loops that make up the axes of one reduction, or its axes one by one if some were merged away."""
+    own = set(acc.axes)
+    loops = [lp for lp in plan.reduced if own.issuperset(lp.axes)]
+    if math.prod(lp.extent for lp in loops) != math.prod(a.extent for a in acc.axes):
+        return [Loop((a,)) for a in acc.axes]
+    return loops
 
 
 def _emit_tree(w: SourceWriter, plan: ReductionPlan, acc: Accumulate, name: str, shared: str, out_lanes: int) -> None:

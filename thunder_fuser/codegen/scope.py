@@ -48,9 +48,8 @@ class Scope:
         for expr in order:
             if isinstance(expr, Load) and expr not in self.loaded:
                 self.loaded[expr] = self._load(expr)
-        for expr in order:
-            if isinstance(expr, Accumulate) and expr not in self.accumulated:
-                self.accumulated[expr] = self._serial(expr)
+        for group in together([e for e in order if isinstance(e, Accumulate) and e not in self.accumulated]):
+            self._serial(group)
 
     def for_each_lane(self, roots: list[Expr], use: Callable[[dict[Expr, str]], None]) -> None:
         """Evaluates `roots` for every lane and hands their C++ texts to `use`."""
@@ -90,16 +89,17 @@ class Scope:
 
     # reductions inside one thread
 
-    def _serial(self, acc: Accumulate) -> str:
-        name, ctype, w = self.names.fresh("acc"), acc.dtype.math, self.w
-        identity = REDUCTIONS[acc.op].identity.format(T=ctype)
-        w.line(f"{ctype} {name}[{self.lanes}];")
-        w.line("#pragma unroll")
-        w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}[l] = {identity};")
-        loops = {Loop((axis,)): self.names.fresh("r") for axis in acc.axes}
+    def _serial(self, group: list[Accumulate]) -> None:
+        """One loop for reductions over the same axes: they tend to read the same memory."""
+        w = self.w
+        for acc in group:
+            name = self.accumulated[acc] = self.names.fresh("acc")
+            w.line(f"{acc.dtype.math} {name}[{self.lanes}];")
+            w.line("#pragma unroll")
+            w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}[l] = {REDUCTIONS[acc.op].identity.format(T=acc.dtype.math)};")
+        loops = {Loop((axis,)): self.names.fresh("r") for axis in group[0].axes}
         inner = Scope(w, self.names, self.printer.nested(loops), self.lanes, self.access, self.streamed, self.index_type, self)
-        self._nest(list(loops.items()), lambda: self._accumulate(inner, acc, name))
-        return name
+        self._nest(list(loops.items()), lambda: inner.accumulate(group))
 
     def _nest(self, loops: list[tuple[Loop, str]], body: Callable[[], None]) -> None:
         if not loops:
@@ -114,10 +114,17 @@ class Scope:
             else:
                 body()
 
-    def _accumulate(self, inner: Scope, acc: Accumulate, name: str) -> None:
-        inner.prepare([acc.body])
-        element = f"{name}[{self.at}]"
-        inner.for_each_lane([acc.body], lambda texts: self.w.line(f"{element} = {combine(acc, element, inner.math(acc.body, texts))};"))
+    def accumulate(self, group: list[Accumulate]) -> None:
+        """Adds one step to each of the accumulators of `group`, which an outer scope has declared."""
+        bodies = [acc.body for acc in group]
+        self.prepare(bodies)
+
+        def add(texts: dict[Expr, str]) -> None:
+            for acc in group:
+                element = f"{self.accumulated[acc]}[{self.at}]"
+                self.w.line(f"{element} = {combine(acc, element, self.math(acc.body, texts))};")
+
+        self.for_each_lane(bodies, add)
 
     # arithmetic
 
@@ -175,3 +182,15 @@ def to_storage(text: str, dtype: DType) -> str:
 
 def combine(acc: Accumulate, left: str, right: str) -> str:
     return REDUCTIONS[acc.op].combine.format(left, right, T=acc.dtype.math)
+
+
+def together(reductions: list[Accumulate]) -> list[list[Accumulate]]:
+    """Neighbours over the same axes, of which none needs another's result, as groups; in an order that can be run."""
+    groups: list[list[Accumulate]] = []
+    for acc in reductions:
+        inside = {e for e in topological([acc.body]) if isinstance(e, Accumulate)}
+        if groups and groups[-1][0].axes == acc.axes and not inside.intersection(groups[-1]):
+            groups[-1].append(acc)
+        else:
+            groups.append([acc])
+    return groups

@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import torch
+
 from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.ir import nodes as ir
-from thunder_fuser.ir.dtypes import I64
+from thunder_fuser.ir.dtypes import I64, DType
 from thunder_fuser.ir.rules import natural_dtype, operand_dtype
 from thunder_fuser.maps.affine import ZERO, Affine, Axis, AxisPool, Condition, Divisible, Within, dot
 from thunder_fuser.maps.boxes import Box, Refine
@@ -128,7 +130,7 @@ class Pullback:
                 return [(node.arg, self._map(node, index), guards)], _first
 
     def _convert(self, arg: Expr, value: ir.Value) -> Expr:
-        return arg if arg.dtype is value.dtype else self.exprs.make(Convert, arg, value.dtype)
+        return self._typed(arg, value.dtype)
 
     def _operands(self, operands, index, guards, dtypes, build):
         """Needs for the operands that are values; literals are made on the spot, in the dtype wanted."""
@@ -203,15 +205,20 @@ class Pullback:
         math_type = dtype if dtype.kind == "float" else I64
 
         def build(args: list[Expr]) -> Expr:
-            start, step = (a if a.dtype is math_type else make(Convert, a, math_type) for a in args)
+            start, step = (self._typed(a, math_type) for a in args)
             position = make(Position, index[0], I64)
             scaled = make(Apply, "mul", (self._typed(position, math_type), step), math_type, math_type)
             return self._convert(make(Apply, "add", (start, scaled), math_type, math_type), node.out)
 
         return self._operands((node.start, node.step), (), guards, (math_type, math_type), build)
 
-    def _typed(self, expr: Expr, dtype) -> Expr:
-        return expr if expr.dtype is dtype else self.exprs.make(Convert, expr, dtype)
+    def _typed(self, expr: Expr, dtype: DType) -> Expr:
+        if expr.dtype is dtype:
+            return expr
+        if isinstance(expr, Literal):  # torch does the rounding
+            number = torch.tensor(expr.value, dtype=expr.dtype.torch).to(dtype.torch).item()
+            return self.exprs.make(Literal, number, dtype)
+        return self.exprs.make(Convert, expr, dtype)
 
     def _pad(self, node: ir.Pad, index: Index, guards: tuple[Condition, ...]):
         conditions: list[Condition] = []

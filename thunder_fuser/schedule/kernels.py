@@ -13,7 +13,7 @@ from thunder_fuser.maps.nests import Nest, build, elements
 from thunder_fuser.maps.pullback import Pullback
 from thunder_fuser.schedule.order import indices, reductions
 from thunder_fuser.schedule.plan import KernelPlan
-from thunder_fuser.schedule.pointwise import THREADS, bundles, plan_nest
+from thunder_fuser.schedule.pointwise import THREADS, bundles, plan_nests
 from thunder_fuser.schedule.reduction import THREADS as REDUCTION_THREADS
 from thunder_fuser.schedule.reduction import is_large, plan_reduction
 from thunder_fuser.schedule.segment import MAX_RECOMPUTE, Segment
@@ -53,7 +53,7 @@ def _kernel(schedule: str, nests: Sequence[Nest], alignment: Mapping[ir.Value, i
     wide = any(i.hi >= 2**31 - 64 or i.lo < -(2**31) + 64 for n in nests for i in indices(n))
     return KernelPlan(
         schedule=schedule,
-        bundles=() if long else bundles([plan_nest(n, alignment) for n in nests]),
+        bundles=() if long else bundles(plan_nests(nests, alignment)),
         reduction=plan_reduction(long, alignment) if long else None,
         threads=REDUCTION_THREADS if long else THREADS,
         reads=reads, scalars=scalars, writes=writes, wide_index=wide,

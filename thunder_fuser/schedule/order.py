@@ -58,15 +58,14 @@ def vector_axis(nest: Nest, axes: Iterable[Axis]) -> Axis | None:
     return best if best is not None and score[best] else None
 
 
-def ordered(nest: Nest, axes: Sequence[Axis], innermost: Axis | None) -> list[Axis]:
-    """The axes outermost first: the order in memory of what moves most bytes, and among equals the one that keeps axes
-    over which inputs repeat outside, so that what repeats is streamed through the cache, not hopped over."""
-    rest = [a for a in axes if a is not innermost]
-    moved = [(traffic(nest, a), a.address) for a in accesses(nest)]
-    candidates = [rest]
+def ordered(nests: Sequence[Nest], axes: Sequence[Axis]) -> list[Axis]:
+    """`axes` outermost first: the order in memory of what moves most bytes in all of `nests`, and among equals the one
+    that keeps axes over which inputs repeat outside, so that what repeats is streamed through the cache, not hopped over."""
+    moved = [(traffic(nest, a), a.address) for nest in nests for a in accesses(nest)]
+    candidates = [list(axes)]
     for _, address in moved:
-        stride = {a: abs(address.coef(a)) for a in rest}
-        candidates.append(sorted(rest, key=lambda a: (stride[a] != 0, -stride[a])))
+        stride = {a: abs(address.coef(a)) for a in axes}
+        candidates.append(sorted(axes, key=lambda a: (stride[a] != 0, -stride[a])))
 
     def score(order: list[Axis]) -> tuple[int, int]:
         bytes_in_order = repeats_outside = 0
@@ -78,8 +77,7 @@ def ordered(nest: Nest, axes: Sequence[Axis], innermost: Axis | None) -> list[Ax
                     repeats_outside += (outer == 0 < inner) - (inner == 0 < outer)
         return bytes_in_order, repeats_outside
 
-    best = max(candidates, key=score)
-    return [*best, innermost] if innermost is not None else best
+    return max(candidates, key=score)
 
 
 def coalesced(order: Sequence[Axis], all_indices: Sequence[Affine]) -> list[Loop]:

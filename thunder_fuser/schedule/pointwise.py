@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.ir.ops import POINTWISE
-from thunder_fuser.maps.exprs import Apply, Load
+from thunder_fuser.maps.affine import Axis
+from thunder_fuser.maps.exprs import Apply
 from thunder_fuser.maps.nests import Nest
 from thunder_fuser.schedule.order import (
     VECTOR_BYTES,
@@ -30,23 +31,39 @@ from thunder_fuser.schedule.plan import Bundle, Loop, NestPlan
 
 THREADS = 128
 MAX_ITERATIONS = 16  # of one block over one bundle: past that, nests take blocks of their own
+MAX_REPEATS = 64  # steps of a loop over which one value is stored again and again
 MAX_STATEMENTS = 1024  # lanes x ops of one nest: past that, fewer lanes keep the compiler fast and registers free
 SMALL = 132 * 512  # threads that keep a large card busy
 
 
-def plan_nest(nest: Nest, alignment: Mapping[Value, int]) -> NestPlan:
-    """Orders and vectorises one nest; `alignment` gives each buffer's pointer alignment in bytes."""
-    repeated = [a for a in invariant(nest) if a.extent <= 64 and len(nest.axes) > 1]
-    lane_axis = vector_axis(nest, nest.axes)
-    repeated = [a for a in repeated if a is not lane_axis]
-    walked = [a for a in nest.axes if a not in repeated]
+def plan_nests(nests: Sequence[Nest], alignment: Mapping[Value, int]) -> list[NestPlan]:
+    """Orders and vectorises the nests of a kernel; `alignment` gives each buffer's pointer alignment in bytes.
+
+    Nests over the same outer axes are ordered as one, so that they can share blocks."""
+    roles = [_roles(nest) for nest in nests]
+    alike: dict[tuple[Axis, ...], list[Nest]] = {}
+    for nest, (walked, _, _) in zip(nests, roles):
+        alike.setdefault(walked, []).append(nest)
+    orders = {walked: ordered(group, walked) for walked, group in alike.items()}
+    return [_plan(nest, orders[walked], repeated, lane, alignment) for nest, (walked, repeated, lane) in zip(nests, roles)]
+
+
+def _roles(nest: Nest) -> tuple[tuple[Axis, ...], tuple[Axis, ...], Axis | None]:
+    """Axes to walk outside, axes to repeat stores over, and the axis of the lanes."""
+    lane = vector_axis(nest, nest.axes)
+    repeated = tuple(a for a in invariant(nest) if a.extent <= MAX_REPEATS and a is not lane) if len(nest.axes) > 1 else ()
+    return tuple(a for a in nest.axes if a not in repeated and a is not lane), repeated, lane
+
+
+def _plan(nest: Nest, order: Sequence[Axis], repeated: Sequence[Axis], lane_axis: Axis | None, alignment: Mapping[Value, int]) -> NestPlan:
     all_indices = indices(nest)
-    loops = coalesced(ordered(nest, walked, lane_axis), all_indices)
+    loops = coalesced([*order, lane_axis] if lane_axis is not None else order, all_indices)
     repeats = coalesced(repeated, all_indices)
-    lanes = _lanes(nest, loops) if lane_axis is not None else 1
-    lane = loops[-1] if lane_axis is not None and loops else None
+    lane = loops[-1] if lane_axis is not None else None
+    lanes = _lanes(nest, loops) if lane is not None else 1
     access = {a: vector_of(a, lane, lanes, alignment.get(a.buffer, VECTOR_BYTES)) for a in accesses(nest)}
-    streamed = frozenset(ld for ld in nest.loads() if traffic(nest, ld) >= dtype_size(ld) * nest.points // max(1, math.prod(r.extent for r in repeats)))
+    once = nest.points // math.prod(r.extent for r in repeats)
+    streamed = frozenset(ld for ld in nest.loads() if traffic(nest, ld) >= dtype_size(ld) * once)
     return NestPlan(nest, tuple(loops), tuple(repeats), lanes, access, streamed)
 
 
@@ -85,7 +102,3 @@ def bundles(plans: Sequence[NestPlan]) -> tuple[Bundle, ...]:
                 continue
         found.extend(Bundle((p,), p.units, THREADS) for p in group)
     return tuple(found)
-
-
-def reads(nests: Sequence[Nest]) -> tuple[Value, ...]:
-    return tuple(dict.fromkeys(e.buffer for n in nests for e in n.exprs() if isinstance(e, Load)))

@@ -7,9 +7,10 @@ does not depend on timing, so that results repeat bit for bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from thunder_fuser.ir.nodes import Value
+from thunder_fuser.maps.affine import Axis
 from thunder_fuser.maps.exprs import Accumulate
 from thunder_fuser.maps.nests import Nest
 from thunder_fuser.schedule.order import VECTOR_BYTES, accesses, coalesced, dtype_size, indices, ordered, traffic, vector_axis, vector_of
@@ -31,8 +32,8 @@ def plan_reduction(nest: Nest, alignment: Mapping[Value, int]) -> ReductionPlan:
     lane_axis = vector_axis(nest, [*nest.axes, *reduced_axes])
     all_indices = indices(nest)
     inner = lane_axis in reduced_axes
-    loops = coalesced(ordered(nest, nest.axes, None if inner else lane_axis), all_indices)
-    reduced = coalesced(ordered(nest, reduced_axes, lane_axis if inner else None), all_indices)
+    loops = coalesced(_lane_last(nest, nest.axes, lane_axis), all_indices)
+    reduced = coalesced(_lane_last(nest, reduced_axes, lane_axis), all_indices)
     lane = (reduced if inner else loops)[-1] if lane_axis is not None else None
     lanes = _lanes(nest, lane, alone=len(top) == 1 or not inner) if lane is not None else 1
     access = {a: vector_of(a, lane, lanes, alignment.get(a.buffer, VECTOR_BYTES)) for a in accesses(nest)}
@@ -43,6 +44,11 @@ def plan_reduction(nest: Nest, alignment: Mapping[Value, int]) -> ReductionPlan:
     if not inner:
         threads = min(threads, THREADS // 32)
     return ReductionPlan(nest, tuple(loops), tuple(reduced), lanes, threads, THREADS // threads, access, inner)
+
+
+def _lane_last(nest: Nest, axes: Sequence[Axis], lane_axis: Axis | None) -> list[Axis]:
+    order = ordered([nest], [a for a in axes if a is not lane_axis])
+    return [*order, lane_axis] if lane_axis in axes else order
 
 
 def _lanes(nest: Nest, lane: Loop, *, alone: bool) -> int:
