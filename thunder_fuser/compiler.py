@@ -103,7 +103,7 @@ def _launch_plan(stages: Stages) -> LaunchPlan:
 
     calls = tuple(
         KernelCall(source, k.blocks, k.threads, tuple(place(v) for v in (*k.reads, *k.scalars, *k.writes)),
-                   tuple("p" if not isinstance(v.type, ScalarType) else v.dtype.name for v in (*k.reads, *k.scalars, *k.writes)))
+                   tuple("ptr" if not isinstance(v.type, ScalarType) else v.dtype.name for v in (*k.reads, *k.scalars, *k.writes)))
         for k, source in zip(stages.kernels, stages.sources))
     return LaunchPlan(
         allocations=tuple(Allocation(v.shape, strides[v], v.dtype.torch) for v in owned),

@@ -16,7 +16,7 @@ import torch
 
 from thunder_fuser.errors import InputError
 from thunder_fuser.ir.nodes import Fusion, TensorType
-from thunder_fuser.runtime.compile_pool import load_kernels
+from thunder_fuser.runtime.compile_pool import POOL
 from thunder_fuser.runtime.options import CompileOptions
 from thunder_fuser.report import Report
 
@@ -84,7 +84,8 @@ class Executable:
             strides = [t.stride() if isinstance(t, torch.Tensor) else None for t in inputs]
             alignments = [_alignment(t) if isinstance(t, torch.Tensor) else 16 for t in inputs]
             stages, plan = self._lower(self.fusion, strides, alignments)
-            kernels = load_kernels([c.source for c in plan.calls], device, self.options)
+            futures = [POOL.kernel(c.source, device, self.options) for c in plan.calls]
+            kernels = [f.result() for f in futures]
             launchers = [k.launcher(c.blocks, c.threads, 0, c.kinds) for k, c in zip(kernels, plan.calls)]
             run = plan.bind(len(inputs), device, launchers)
             if device.type == "cuda" and torch.cuda.device_count() > 1:

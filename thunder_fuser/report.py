@@ -90,14 +90,13 @@ class Report:
         owned = len(stages.aliases.buffers)
         names = [b.value.name for b in stages.aliases.buffers]
         names += [v.name for v in stages.segments.cuts if v.name not in names]
-        attributes = [getattr(k, "attributes", None) for k in kernels]
         return Report(
             fusion=stages.fusion.name,
             backend="cuda" if device.type == "cuda" else "host",
             kernels=tuple(
                 KernelReport(s.name, k.schedule, k.blocks, k.threads, k.vector_bytes(), k.bytes,
-                             a.registers if a else None, a.local_bytes if a else None, kernel_text(s), str(k))
-                for k, s, a in zip(stages.kernels, stages.sources, attributes)),
+                             getattr(loaded, "registers", None), getattr(loaded, "local_bytes", None), kernel_text(s), str(k))
+                for k, s, loaded in zip(stages.kernels, stages.sources, kernels)),
             buffers=tuple(
                 BufferReport(name, a.shape, a.strides, str(a.dtype).removeprefix("torch."), a.bytes, k < owned)
                 for k, (name, a) in enumerate(zip(names, plan.allocations))),

@@ -47,10 +47,17 @@ def _emit_bundles(w: SourceWriter, names: Names, plan: KernelPlan) -> None:
     if len(plan.bundles) == 1:
         emit_bundle(w, names, plan.bundles[0], plan.threads, "blockIdx.x", wide_index=plan.wide_index)
         return
+    turns, counts = plan.turns()
+    turn = "blockIdx.x"
+    if turns > 1:
+        w.line(f"const unsigned turn = blockIdx.x % {sum(counts)}u, round = blockIdx.x / {sum(counts)}u;")
+        turn = "turn"
     first = 0
-    for k, bundle in enumerate(plan.bundles):
+    for k, (bundle, count) in enumerate(zip(plan.bundles, counts)):
         last = k == len(plan.bundles) - 1
-        head = "else" if last else f"{'if' if k == 0 else 'else if'} (blockIdx.x < {first + bundle.blocks}u)"
+        head = "else" if last else f"{'if' if k == 0 else 'else if'} ({turn} < {first + count}u)"
+        block = f"{turn} - {first}u" if first else turn
         with w.block(head):
-            emit_bundle(w, names, bundle, plan.threads, f"(blockIdx.x - {first}u)" if first else "blockIdx.x", wide_index=plan.wide_index)
-        first += bundle.blocks
+            w.line(f"const unsigned block = {f'round * {count}u + ' if turns > 1 else ''}{block};")
+            emit_bundle(w, names, bundle, plan.threads, "block", wide_index=plan.wide_index)
+        first += count

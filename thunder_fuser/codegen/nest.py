@@ -1,95 +1,111 @@
-"""Bundles of nests as C++: unit numbers to indices, then a scope, then the stores. Used by `kernel`."""
+"""Bundles of nests as C++: all loads that fit in registers, then arithmetic and stores. Used by `kernel`.
+
+A thread walks one or several units of each nest of its bundle. Their loads are issued together before the first result
+is needed: what a card's memory takes to reach full speed is bytes in flight.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from thunder_fuser.codegen.indexing import IndexPrinter, unravel
 from thunder_fuser.codegen.scope import Names, Scope
+from thunder_fuser.codegen.stores import Results
 from thunder_fuser.codegen.writer import SourceWriter
 from thunder_fuser.schedule.plan import Bundle, Loop, NestPlan
 
 
 def emit_bundle(w: SourceWriter, names: Names, bundle: Bundle, threads: int, block: str, *, wide_index: bool) -> None:
     """All nests of a bundle, for the block whose number within the bundle is the C++ text `block`."""
-    for nest in bundle.nests:
-        per_block = bundle.units_per_block(nest)
-        iterations = -(-per_block // threads)
-        with w.block():
-            if iterations > 1:
-                w.line("#pragma unroll")
-                with w.block(f"for (int j = 0; j < {iterations}; ++j)"):
-                    _emit_unit(w, names, nest, per_block, threads, block, bundle, wide_index=wide_index, iterations=iterations)
-            else:
-                _emit_unit(w, names, nest, per_block, threads, block, bundle, wide_index=wide_index, iterations=1)
-
-
-def _emit_unit(w: SourceWriter, names: Names, nest: NestPlan, per_block: int, threads: int, block: str, bundle: Bundle, *,
-               wide_index: bool, iterations: int) -> None:
-    wide_units = nest.units >= 2**31
-    unit_type = "unsigned long long" if wide_units else "unsigned"
-    local = f"threadIdx.x + j * {threads}u" if iterations > 1 else "threadIdx.x"
-    w.line(f"const {unit_type} unit = {f'({unit_type})' if wide_units else ''}{block} * {per_block}u + {local};")
-    limits = []
-    if per_block % threads:
-        limits.append(f"{local} < {per_block}u")
-    if bundle.blocks * per_block > nest.units:
-        limits.append(f"unit < {nest.units}u{'ll' if wide_units else ''}")
-    if limits:
-        with w.block(f"if ({' && '.join(limits)})"):
-            _emit_point(w, names, nest, wide_index=wide_index)
-    else:
-        _emit_point(w, names, nest, wide_index=wide_index)
-
-
-def _emit_point(w: SourceWriter, names: Names, nest: NestPlan, *, wide_index: bool) -> None:
     index_type = "long long" if wide_index else "int"
-    loop_names = {loop: f"i{k}" for k, loop in enumerate((*nest.loops, *nest.repeats))}
-    lane = nest.loops[-1] if nest.loops else None
-    unravel(w.line, nest.loops, loop_names, "unit", nest.lanes, index_type, lane_last=True)
-    if not nest.tail:
-        _emit_body(w, names, nest, loop_names, lane, nest.lanes, index_type)
-        return
-    with w.block(f"if ({loop_names[lane]} + {nest.lanes} <= {lane.extent})"):
-        _emit_body(w, names, nest, loop_names, lane, nest.lanes, index_type)
-    with w.block("else"):
-        w.line(f"const {index_type} first = {loop_names[lane]};")
-        with w.block(f"for ({index_type} {loop_names[lane]} = first; {loop_names[lane]} < {lane.extent}; ++{loop_names[lane]})"):
-            _emit_body(w, names, nest, loop_names, lane, 1, index_type)
+    for wave in bundle.waves(threads):
+        with w.block():
+            walks = [_Walk(w, names, bundle, nest, j, threads, block, index_type) for nest, j in wave]
+            for walk in walks:
+                walk.start()
+            for walk in walks:
+                walk.finish()
 
 
-def _emit_body(w: SourceWriter, names: Names, nest: NestPlan, loop_names: dict[Loop, str], lane: Loop | None, lanes: int, index_type: str) -> None:
-    printer = IndexPrinter(loop_names, lane if lanes > 1 else None)
-    scope = Scope(w, names, printer, lanes, nest.access, nest.streamed, index_type)
-    stores = nest.nest.stores
-    roots = [s.expr for s in stores]
-    scope.prepare(roots)
-    results = [names.fresh("s") for _ in stores]
-    for store, result in zip(stores, results):
-        ctype = store.buffer.dtype.storage
-        w.line(f"tf::Vec<{ctype}, {lanes}> {result};" if lanes > 1 else f"{ctype} {result};")
+class _Walk:
+    """One unit of one nest in one thread: `start` finds it and loads, `finish` computes and stores."""
 
-    def keep(texts: dict) -> None:
-        for store, result in zip(stores, results):
-            w.line(f"{result}{'.x[l]' if lanes > 1 else ''} = {texts[store.expr]};")
+    def __init__(self, w: SourceWriter, names: Names, bundle: Bundle, nest: NestPlan, j: int, threads: int, block: str, index_type: str) -> None:
+        self.w, self.names, self.nest, self.index_type = w, names, nest, index_type
+        per_block = bundle.units_per_block(nest)
+        local = f"threadIdx.x + {j * threads}u" if j else "threadIdx.x"
+        limits = [f"{local} < {per_block}u"] if (j + 1) * threads > per_block else []
+        self.wide = nest.units >= 2**31
+        self.unit_text = f"{'(unsigned long long)' if self.wide else ''}{block} * {per_block}u + {local}"
+        self.unit = names.fresh("unit")
+        if bundle.blocks * per_block > nest.units:
+            limits.append(f"{self.unit} < {nest.units}u{'ll' if self.wide else ''}")
+        self.limits = " && ".join(limits)
+        self.loops = {loop: names.fresh("i") for loop in (*nest.loops, *nest.repeats)}
+        self.lane = nest.loops[-1] if nest.loops else None
 
-    scope.for_each_lane(roots, keep)
-    _emit_stores(w, names, nest, printer, loop_names, results, lanes, index_type)
-
-
-def _emit_stores(w: SourceWriter, names: Names, nest: NestPlan, printer: IndexPrinter, loop_names: dict[Loop, str],
-                 results: list[str], lanes: int, index_type: str, depth: int = 0) -> None:
-    if depth < len(nest.repeats):
-        name = loop_names[nest.repeats[depth]]
-        w.line("#pragma unroll" if nest.repeats[depth].extent <= 8 else "#pragma unroll 4")
-        with w.block(f"for ({index_type} {name} = 0; {name} < {nest.repeats[depth].extent}; ++{name})"):
-            _emit_stores(w, names, nest, printer, loop_names, results, lanes, index_type, depth + 1)
-        return
-    for store, result in zip(nest.nest.stores, results):
-        width = nest.access[store].width
-        base = names.buffers[store.buffer]
-        if lanes == 1:
-            w.line(f"{base}[{printer.text(store.address)}] = {result};")
-        elif width <= 1:
-            w.line("#pragma unroll")
-            w.line(f"for (int l = 0; l < {lanes}; ++l) {base}[{printer.text(store.address, per_lane=True)}] = {result}.x[l];")
+    def start(self) -> None:
+        """Unit, indices, loads. A thread past the end does the first unit again, and stores nothing."""
+        unit_type = "unsigned long long" if self.wide else "unsigned"
+        if self.limits:
+            at = self.names.fresh("at")
+            self.w.line(f"const {unit_type} {at} = {self.unit_text};")
+            self.inside = self.names.fresh("inside")
+            self.w.line(f"const bool {self.inside} = {self.limits.replace(self.unit, at)};")
+            self.w.line(f"const {unit_type} {self.unit} = {self.inside} ? {at} : 0u;")
         else:
-            w.line(f"tf::store_stream<{lanes}, {width}>({base} + ({printer.text(store.address)}), {result});")
+            self.w.line(f"const {unit_type} {self.unit} = {self.unit_text};")
+        unravel(self.w.line, self.nest.loops, self.loops, self.unit, self.nest.lanes, self.index_type, lane_last=True)
+        if not self.nest.tail:
+            self.results = self._results(self.nest.lanes)
+            self.results.load()
+
+    def finish(self) -> None:
+        if not self.nest.tail:
+            self.results.evaluate()
+            if self.limits:
+                with self.w.block(f"if ({self.inside})"):
+                    self._store(self.results)
+            else:
+                self._store(self.results)
+        elif self.limits:
+            with self.w.block(f"if ({self.inside})"):
+                self._with_tail()
+        else:
+            self._with_tail()
+
+    def _with_tail(self) -> None:
+        """Whole vectors, or the last few elements one by one."""
+        name, extent = self.loops[self.lane], self.lane.extent
+        with self.w.block(f"if ({name} + {self.nest.lanes} <= {extent})"):
+            self._all(self.nest.lanes)
+        with self.w.block("else"):
+            self.w.line(f"const {self.index_type} first = {name};")
+            with self.w.block(f"for ({self.index_type} {name} = first; {name} < {extent}; ++{name})"):
+                self._all(1)
+
+    def _all(self, lanes: int) -> None:
+        results = self._results(lanes)
+        results.load()
+        results.evaluate()
+        self._store(results)
+
+    def _results(self, lanes: int) -> Results:
+        printer = IndexPrinter(self.loops, self.lane if lanes > 1 else None)
+        return Results(Scope(self.w, self.names, printer, lanes, self.nest.access, self.index_type), self.nest.nest.stores)
+
+    def _store(self, results: Results) -> None:
+        results.pack()
+        _repeat(self.w, self.nest.repeats, self.loops, self.index_type, results)
+
+
+def _repeat(w: SourceWriter, repeats: Sequence[Loop], loop_names: dict[Loop, str], index_type: str, results: Results) -> None:
+    """The stores, inside the loops over which they repeat."""
+    if not repeats:
+        results.write()
+        return
+    loop, *rest = repeats
+    name = loop_names[loop]
+    w.line("#pragma unroll" if loop.extent <= 8 else "#pragma unroll 4")
+    with w.block(f"for ({index_type} {name} = 0; {name} < {loop.extent}; ++{name})"):
+        _repeat(w, rest, loop_names, index_type, results)

@@ -6,6 +6,7 @@ import math
 
 from thunder_fuser.codegen.indexing import IndexPrinter, unravel
 from thunder_fuser.codegen.scope import Names, Scope, combine, together
+from thunder_fuser.codegen.stores import Results
 from thunder_fuser.codegen.writer import SourceWriter
 from thunder_fuser.ir.ops import REDUCTIONS
 from thunder_fuser.maps.exprs import Accumulate, topological
@@ -30,30 +31,16 @@ def emit_reduction(w: SourceWriter, names: Names, plan: ReductionPlan, *, wide_i
     lane = plan.loops[-1] if not along_reduction and plan.loops else None
     lanes = 1 if along_reduction else plan.lanes
     printer = IndexPrinter(loop_names, lane if lanes > 1 else None)
-    epilogue = Scope(w, names, printer, lanes, plan.access, frozenset(), index_type)
+    epilogue = Scope(w, names, printer, lanes, plan.access, index_type)
     roots = [s.expr for s in plan.nest.stores]
     for group in together([e for e in topological(roots, into_reductions=False) if isinstance(e, Accumulate)]):
         epilogue.accumulated |= _emit_group(w, names, plan, group, loop_names, lanes, index_type)
     with w.block("if (in_range && part == 0)"):
-        epilogue.prepare(roots)
-        results = [names.fresh("s") for _ in roots]
-        for store, result in zip(plan.nest.stores, results):
-            ctype = store.buffer.dtype.storage
-            w.line(f"tf::Vec<{ctype}, {lanes}> {result};" if lanes > 1 else f"{ctype} {result};")
-
-        def keep(texts: dict) -> None:
-            for store, result in zip(plan.nest.stores, results):
-                w.line(f"{result}{'.x[l]' if lanes > 1 else ''} = {texts[store.expr]};")
-
-        epilogue.for_each_lane(roots, keep)
-        for store, result in zip(plan.nest.stores, results):
-            base = names.buffers[store.buffer]
-            if lanes == 1:
-                w.line(f"{base}[{printer.text(store.address)}] = {result};")
-            elif plan.access[store].width <= 1:
-                w.line(f"for (int l = 0; l < {lanes}; ++l) {base}[{printer.text(store.address, per_lane=True)}] = {result}.x[l];")
-            else:
-                w.line(f"tf::store_stream<{lanes}, {plan.access[store].width}>({base} + ({printer.text(store.address)}), {result});")
+        results = Results(epilogue, plan.nest.stores)
+        results.load()
+        results.evaluate()
+        results.pack()
+        results.write()
 
 
 def _emit_group(w: SourceWriter, names: Names, plan: ReductionPlan, group: list[Accumulate], loop_names: dict[Loop, str],
@@ -73,7 +60,7 @@ def _emit_group(w: SourceWriter, names: Names, plan: ReductionPlan, group: list[
         unravel(w.line, loops, inner_names, "step", lanes if vectorised else 1, index_type, lane_last=vectorised)
         lane = loops[-1] if vectorised else (plan.loops[-1] if not plan.lane_is_reduced and plan.loops else None)
         printer = IndexPrinter({**loop_names, **inner_names}, lane if lanes > 1 else None)
-        inner = Scope(w, names, printer, lanes, plan.access, frozenset(), index_type)
+        inner = Scope(w, names, printer, lanes, plan.access, index_type)
         inner.accumulated = dict(arrays)
         inner.accumulate(group)
     for acc, name in arrays.items():

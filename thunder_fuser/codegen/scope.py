@@ -35,19 +35,22 @@ class Scope:
     """Emits the expressions below some roots. `lanes` values a thread; `lane` is the loop they lie along."""
 
     def __init__(self, w: SourceWriter, names: Names, printer: IndexPrinter, lanes: int, access: Mapping[Access, Vector],
-                 streamed: frozenset[Load], index_type: str, outer: Scope | None = None) -> None:
+                 index_type: str, outer: Scope | None = None) -> None:
         self.w, self.names, self.printer, self.lanes = w, names, printer, lanes
-        self.access, self.streamed, self.index_type = access, streamed, index_type
+        self.access, self.index_type = access, index_type
         self.at = "l" if lanes > 1 else "0"
         self.loaded: dict[Load, str] = dict(outer.loaded) if outer else {}
         self.accumulated: dict[Accumulate, str] = dict(outer.accumulated) if outer else {}
 
-    def prepare(self, roots: list[Expr]) -> None:
-        """Loads, then serial reductions, of everything below `roots`."""
-        order = [e for e in topological(roots, into_reductions=False)]
-        for expr in order:
+    def load(self, roots: list[Expr]) -> None:
+        """Issues the loads below `roots`, those inside reductions left out."""
+        for expr in topological(roots, into_reductions=False):
             if isinstance(expr, Load) and expr not in self.loaded:
                 self.loaded[expr] = self._load(expr)
+
+    def reduce(self, roots: list[Expr]) -> None:
+        """Evaluates the reductions below `roots`, in this thread."""
+        order = topological(roots, into_reductions=False)
         for group in together([e for e in order if isinstance(e, Accumulate) and e not in self.accumulated]):
             self._serial(group)
 
@@ -78,8 +81,7 @@ class Scope:
             w.line("#pragma unroll")
             w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}.x[l] = " + (f"{guard} ? {element} : {ctype}{{}};" if guard else f"{element};"))
         else:
-            how = "stream" if load in self.streamed else "keep"
-            call = f"tf::load_{how}<{self.lanes}, {vector.width}>({base} + ({self.printer.text(load.address)}))"
+            call = f"tf::load_keep<{widths(self.lanes, vector, load.dtype)}>({base} + ({self.printer.text(load.address)}))"
             w.line(f"const tf::Vec<{ctype}, {self.lanes}> {name} = " + (f"{guarded} ? {call} : tf::Vec<{ctype}, {self.lanes}>{{}};" if guarded else f"{call};"))
         return name
 
@@ -98,7 +100,7 @@ class Scope:
             w.line("#pragma unroll")
             w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}[l] = {REDUCTIONS[acc.op].identity.format(T=acc.dtype.math)};")
         loops = {Loop((axis,)): self.names.fresh("r") for axis in group[0].axes}
-        inner = Scope(w, self.names, self.printer.nested(loops), self.lanes, self.access, self.streamed, self.index_type, self)
+        inner = Scope(w, self.names, self.printer.nested(loops), self.lanes, self.access, self.index_type, self)
         self._nest(list(loops.items()), lambda: inner.accumulate(group))
 
     def _nest(self, loops: list[tuple[Loop, str]], body: Callable[[], None]) -> None:
@@ -117,7 +119,8 @@ class Scope:
     def accumulate(self, group: list[Accumulate]) -> None:
         """Adds one step to each of the accumulators of `group`, which an outer scope has declared."""
         bodies = [acc.body for acc in group]
-        self.prepare(bodies)
+        self.load(bodies)
+        self.reduce(bodies)
 
         def add(texts: dict[Expr, str]) -> None:
             for acc in group:
@@ -174,6 +177,12 @@ class Scope:
         if isinstance(expr, Literal):
             return cuda_literal(expr.value, expr.dtype)
         return texts[expr] if expr.dtype.storage == expr.dtype.math else f"tf::to_float({texts[expr]})"
+
+
+def widths(lanes: int, vector: Vector, dtype: DType) -> str:
+    """Template arguments of a vector access: the lanes, and the width where it is less than 16 bytes and than all."""
+    whole = vector.width * dtype.size >= min(16, lanes * dtype.size)
+    return f"{lanes}" if whole else f"{lanes}, {vector.width}"
 
 
 def to_storage(text: str, dtype: DType) -> str:

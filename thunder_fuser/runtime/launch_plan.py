@@ -34,7 +34,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One launch: where each parameter comes from, and its kind ("p" for a pointer, else a number's dtype)."""
+    """One launch: where each parameter comes from, and its kind ("ptr" for a pointer, else a number's dtype)."""
 
     source: KernelSource
     blocks: int
@@ -73,7 +73,7 @@ class LaunchPlan:
             arguments = ["stream" if cuda else "0"]
             for (kind, index), what in zip(call.arguments, call.kinds):
                 name = f"{'in' if kind == 'input' else 'out'}{index}"
-                arguments.append(f"{name}.data_ptr()" if what == "p" else name)
+                arguments.append(f"{name}.data_ptr()" if what == "ptr" else name)
             lines.append(f"    kernel{k}({', '.join(arguments)})  # {call.source.name} grid={call.blocks} block={call.threads}")
         lines.append(f"    return [{', '.join(self._output(o) for o in self.outputs)}]")
         return "\n".join(lines) + "\n"

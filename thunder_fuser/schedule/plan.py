@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.maps.affine import Affine, Axis
-from thunder_fuser.maps.exprs import Load
+from thunder_fuser.maps.exprs import Load, topological
 from thunder_fuser.maps.nests import Nest, Store
 
 Access = Load | Store
+LOAD_REGISTERS = 64  # of a thread, for loads in flight
+MAX_TURN = 64  # blocks of a round in which bundles take turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,6 @@ class NestPlan:
     repeats: tuple[Loop, ...]
     lanes: int
     access: dict[Access, Vector]
-    streamed: frozenset[Load]
 
     @property
     def units(self) -> int:
@@ -61,6 +62,12 @@ class NestPlan:
         if not self.loops:
             return 1
         return math.prod(lp.extent for lp in self.loops[:-1]) * -(-self.loops[-1].extent // self.lanes)
+
+    @property
+    def load_bytes(self) -> int:
+        """What a thread holds after the loads of one unit, those inside reductions left out."""
+        outer = topological([s.expr for s in self.nest.stores], into_reductions=False)
+        return sum(e.dtype.size * (self.lanes if self.access[e].width else 1) for e in outer if isinstance(e, Load))
 
     @property
     def tail(self) -> int:
@@ -93,6 +100,20 @@ class Bundle:
 
     def units_per_block(self, nest: NestPlan) -> int:
         return nest.units // self.rows * self.rows_per_block
+
+    def waves(self, threads: int) -> list[list[tuple[NestPlan, int]]]:
+        """A thread's units (nest, number) in groups whose loads fit in registers together."""
+        waves: list[list[tuple[NestPlan, int]]] = []
+        room = 0
+        for nest in self.nests:
+            need = max(1, nest.load_bytes // 4)
+            for j in range(-(-self.units_per_block(nest) // threads)):
+                if not waves or need > room or nest.tail:
+                    waves.append([])
+                    room = LOAD_REGISTERS
+                waves[-1].append((nest, j))
+                room -= need
+        return waves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,6 +160,15 @@ class KernelPlan:
     @property
     def blocks(self) -> int:
         return self.reduction.blocks if self.reduction else sum(b.blocks for b in self.bundles)
+
+    def turns(self) -> tuple[int, list[int]]:
+        """How bundles take turns on the grid: rounds, and blocks of each bundle a round. Work of different kinds is mixed
+        where the numbers of blocks allow it; one round means one range of blocks after the other."""
+        blocks = [b.blocks for b in self.bundles]
+        rounds = math.gcd(*blocks)
+        if sum(blocks) // rounds > MAX_TURN:
+            rounds = 1
+        return rounds, [n // rounds for n in blocks]
 
     def vector_bytes(self) -> int:
         """The widest access that the kernel makes, in bytes."""

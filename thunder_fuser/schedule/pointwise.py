@@ -23,6 +23,7 @@ from thunder_fuser.schedule.order import (
     indices,
     invariant,
     ordered,
+    reductions,
     traffic,
     vector_axis,
     vector_of,
@@ -62,9 +63,7 @@ def _plan(nest: Nest, order: Sequence[Axis], repeated: Sequence[Axis], lane_axis
     lane = loops[-1] if lane_axis is not None else None
     lanes = _lanes(nest, loops) if lane is not None else 1
     access = {a: vector_of(a, lane, lanes, alignment.get(a.buffer, VECTOR_BYTES)) for a in accesses(nest)}
-    once = nest.points // math.prod(r.extent for r in repeats)
-    streamed = frozenset(ld for ld in nest.loads() if traffic(nest, ld) >= dtype_size(ld) * once)
-    return NestPlan(nest, tuple(loops), tuple(repeats), lanes, access, streamed)
+    return NestPlan(nest, tuple(loops), tuple(repeats), lanes, access)
 
 
 def _lanes(nest: Nest, loops: Sequence[Loop]) -> int:
@@ -101,4 +100,16 @@ def bundles(plans: Sequence[NestPlan]) -> tuple[Bundle, ...]:
                 found.append(Bundle(tuple(group), rows, per_block))
                 continue
         found.extend(Bundle((p,), p.units, THREADS) for p in group)
-    return tuple(found)
+    # blocks start in the order of their numbers: those with most work first, so that none of them is last to finish
+    return tuple(sorted(found, key=_work_of_block, reverse=True))
+
+
+def _work_of_block(bundle: Bundle) -> float:
+    """Accesses that a thread makes."""
+    return sum(bundle.units_per_block(p) * _accesses_of_unit(p) for p in bundle.nests)
+
+
+def _accesses_of_unit(plan: NestPlan) -> int:
+    serial = {a: math.prod(x.extent for x in a.axes) for a in reductions(plan.nest)}
+    loads = len(plan.nest.loads()) * max(serial.values(), default=1)
+    return loads + len(plan.nest.stores) * math.prod(r.extent for r in plan.repeats)
