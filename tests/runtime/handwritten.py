@@ -124,6 +124,23 @@ extern "C" __global__ void __cluster_dims__(4) __launch_bounds__(32) cluster_sum
 """,
 )
 
+# Two passes over the grid, twice: each block writes its number, then reads what the others wrote.
+GRID = source(
+    "grid_rounds",
+    r"""
+extern "C" __global__ void __launch_bounds__(32) grid_rounds(int* board, int* o, unsigned* counter) {
+  for (int round = 1; round <= 2; ++round) {
+    if (threadIdx.x == 0) board[blockIdx.x] = round * (int)(blockIdx.x + 1);
+    tf::grid_sync(counter);
+    int total = 0;
+    for (int b = 0; b < (int)gridDim.x; ++b) total += ((volatile int*)board)[b];
+    tf::grid_sync(counter);
+    o[(blockIdx.x * 32 + threadIdx.x) * 2 + round - 1] = total;
+  }
+}
+""",
+)
+
 BLOCKS = source(
     "extents",
     r"""
@@ -166,7 +183,7 @@ extern "C" __global__ void vectors(const unsigned char* a, unsigned char* o) {
 """,
 )
 
-ALL = (COPY, ROW_SUM, REVERSE, HISTOGRAM, SHUFFLES, CLUSTER, BLOCKS, SCALARS, VECTORS)
+ALL = (COPY, ROW_SUM, REVERSE, HISTOGRAM, SHUFFLES, CLUSTER, GRID, BLOCKS, SCALARS, VECTORS)
 
 
 def conversions(from_: DType, to: list[DType]) -> KernelSource:
@@ -181,13 +198,16 @@ def conversions(from_: DType, to: list[DType]) -> KernelSource:
     )
 
 
-def run(kernel: KernelSource, grid: object, block: object, *args: object, kinds: str = "", shared: int = 0) -> None:
-    """Launch on the device of the tensors in `args`; `kinds` names the other arguments' kinds in order."""
+def run(kernel: KernelSource, grid: object, block: object, *args: object, kinds: str = "", **launch: object) -> None:
+    """Launch on the device of the tensors in `args`; `kinds` names the other arguments' kinds in order, `launch` is
+    `shared` (bytes) and `cooperative`."""
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     device = tensors[0].device
     scalars = iter(kinds.split())
     arg_kinds = ["ptr" if isinstance(a, torch.Tensor) else next(scalars) for a in args]
-    launcher = POOL.kernel(kernel, device).result().launcher(grid, block, shared, arg_kinds)
+    launcher = POOL.kernel(kernel, device).result().launcher(
+        grid, block, launch.pop("shared", 0), arg_kinds, **launch
+    )
     values = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in args]
     if device.type == "cuda":
         launcher(torch.cuda.current_stream(device).cuda_stream, *values)

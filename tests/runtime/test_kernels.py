@@ -113,6 +113,21 @@ def test_cluster(device, seed):
 
 
 @on_each_device
+def test_barrier_of_a_grid(device, seed):
+    board, out = torch.zeros(12, dtype=torch.int32, device=device), torch.zeros(12 * 32, 2, dtype=torch.int32, device=device)
+    counter = torch.zeros(1, dtype=torch.int32, device=device)
+    for _ in range(2):  # the counter serves again
+        run(kernels.GRID, 12, 32, board.zero_(), out.zero_(), counter, cooperative=True)
+        assert torch.equal(out.cpu(), torch.tensor([78, 156], dtype=torch.int32).expand(12 * 32, 2))
+
+
+def test_a_grid_too_large_for_the_host_is_an_error():
+    with pytest.raises(LaunchError, match="more than 16384 threads at once"):
+        x = torch.zeros(4)
+        run(kernels.GRID, 513, 32, x, x, x, cooperative=True)
+
+
+@on_each_device
 @pytest.mark.parametrize("grid, block", [(5, 3), ((2, 3), (4, 5)), ((3, 2, 4), (7, 2, 3)), ((1,), (1,))])
 def test_every_thread_of_every_block_runs_once(device, grid, block, seed):
     def total(extent):
@@ -145,7 +160,7 @@ def test_vector_access(device):
 
 def test_only_kernels_that_need_them_run_as_fibers():
     needs = {k.name: POOL.host_kernel(k).result().fibers for k in kernels.ALL}
-    assert {name for name, fibers in needs.items() if fibers} == {"row_sum", "reverse", "shuffles", "cluster_sum"}
+    assert {name for name, fibers in needs.items() if fibers} == {"row_sum", "reverse", "shuffles", "cluster_sum", "grid_rounds"}
 
 
 def test_deadlock_is_an_error_and_the_next_launch_runs():

@@ -12,6 +12,7 @@
 #define TF_FN_MEMBER static __device__ __forceinline__
 #define TF_CONSTEXPR static constexpr __host__ __device__
 // Shared memory is declared through these two, so that the host can give each block its own, freshly poisoned.
+// A type with a comma in it needs a typedef first.
 #define TF_SHARED(type, name, count) __shared__ type name[count]
 #define TF_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
@@ -395,12 +396,29 @@ TF_FN void fence() { __threadfence(); }
 
 // Clusters (sm_90 and up; blocks of a cluster follow each other along x): rank, barrier, and another block's view of a
 // shared address.
+// grid_sync is a barrier of all blocks of a cooperative launch; `counter` is 0 before its first use and serves for ever.
+// Waiting in a loop of one's own is not possible: on the host a thread gives way at barriers and shuffles only.
 #ifdef TF_HOST
+TF_FN void grid_sync(unsigned*) { TF_HOST_WAITS(tf_host_cluster_barrier()); }
 TF_FN unsigned cluster_rank() { return blockIdx.x % tf_host_cluster; }
 TF_FN void cluster_sync() { TF_HOST_WAITS(tf_host_cluster_barrier()); }
 template <class T>
 TF_FN T* cluster_peer(T* p, unsigned rank) { return (T*)tf_host_peer((unsigned char*)p, rank); }
 #else
+TF_FN void grid_sync(unsigned* counter) {
+  __syncthreads();
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+    // Each round adds 2^31 in all, so that the top bit flips when the last block has come.
+    const bool first = blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0;
+    const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
+    __threadfence();
+    const unsigned before = atomicAdd(counter, first ? 0x80000000u - (blocks - 1) : 1u);
+    while (((before ^ *(volatile unsigned*)counter) & 0x80000000u) == 0) {
+    }
+    __threadfence();
+  }
+  __syncthreads();
+}
 TF_FN unsigned cluster_rank() {
   unsigned rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

@@ -26,6 +26,7 @@ _MAX_THREADS = 1024
 _REASONS = {
     1: "its threads wait for each other for ever: a barrier or shuffle that some of them never reach",
     2: "a block asks for more than 227 KiB of shared memory",
+    3: "it needs more than 16384 threads at once",
 }
 
 
@@ -70,11 +71,11 @@ class HostKernel:
         grid, block = dims(grid, "grid", self.name), dims(block, "block", self.name)
         if block[0] * block[1] * block[2] > _MAX_THREADS:
             raise LaunchError(f"Kernel '{self.name}' has blocks of {block} threads, but can run {_MAX_THREADS} at most.")
-        if cooperative:
-            raise LaunchError(f"Kernel '{self.name}' needs all its blocks at once, which the host backend does not do.")
+        # To the fibers a cooperative grid is one cluster: all its threads are alive at once.
+        cluster = grid[0] * grid[1] * grid[2] if cooperative else self._cluster
         if grid[0] % self._cluster:
             raise LaunchError(f"Kernel '{self.name}' has a grid of {grid}, not a multiple of its cluster of {self._cluster}.")
-        shape = _Grid(_Extent(*grid), _Extent(*block), self._cluster, shared_bytes, self.fibers, 0)
+        shape = _Grid(_Extent(*grid), _Extent(*block), cluster, shared_bytes, self.fibers, 0)
         pack = packer(arg_kinds, self.name)
         words = (ctypes.c_uint64 * len(arg_kinds))()
         first = ctypes.addressof(words)

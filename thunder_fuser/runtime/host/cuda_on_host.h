@@ -44,7 +44,7 @@ struct TfHostThread {
 };
 static TfHostThread tf_host_self;
 static uint3 tf_host_block_dim, tf_host_grid_dim;
-static unsigned tf_host_cluster;   // blocks of a cluster, along x
+static unsigned tf_host_cluster;   // blocks that run at once
 static unsigned tf_host_reserved;  // bytes of static shared memory that the kernel has declared so far
 
 #define threadIdx (tf_host_self.thread)

@@ -27,7 +27,8 @@ namespace {
 constexpr unsigned kStackBytes = 256 * 1024;   // reserved a fiber; touched pages only are paid for
 constexpr unsigned kSharedBytes = 227 * 1024;  // what one block can have on sm_90, of either kind
 constexpr unsigned kWarp = 32;
-enum Status { kDone = 0, kDeadlock = 1, kSharedOverflow = 2 };
+constexpr unsigned kFibers = 16384;            // each takes two of a process's 65530 memory mappings
+enum Status { kDone = 0, kDeadlock = 1, kSharedOverflow = 2, kTooManyThreads = 3 };
 enum State : unsigned char { kReady, kAtBlock, kAtCluster, kAtWarp, kExited };
 
 struct Fiber {
@@ -158,6 +159,7 @@ int tf_host_run_cluster(unsigned blocks, uint3 block, unsigned static_shared, un
                         unsigned long long seed, Entry body, void* context) {
   if (dynamic_shared > kSharedBytes) return kSharedOverflow;
   threads_of_block = block.x * block.y * block.z;
+  if ((unsigned long long)blocks * threads_of_block > kFibers) return kTooManyThreads;
   if (blocks > blocks_in_arena) {
     free(arena);
     blocks_in_arena = blocks;

@@ -4,7 +4,7 @@
 
 struct TfHostGrid {
   uint3 grid, block;
-  unsigned cluster;  // blocks of a cluster along x, 1 without
+  unsigned cluster;  // blocks that run at once: 1, those of a cluster (along x), or of a cooperative launch all
   unsigned dynamic_shared;
   unsigned fibers;  // 0: plain loops
   unsigned long long seed;
@@ -97,8 +97,7 @@ static inline int tf_host_call(void (*)(P...), const TfHostGrid& grid, void** ar
   return call.status;
 }
 
-// tf_host_launch returns 0, or 1 when the threads of a block waited for each other for ever, 2 when a block asked for
-// more shared memory than there is.
+// tf_host_launch returns 0, or one of fibers.cpp's reasons not to go on (runtime/host/backend.py has them in words).
 #define TF_HOST_LAUNCH(kernel)                                                            \
   extern "C" __attribute__((visibility("default"))) int tf_host_launch(const TfHostGrid* grid, void** arguments) {               \
     return tf_host_call<kernel>(kernel, *grid, arguments);                                \
