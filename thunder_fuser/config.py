@@ -17,8 +17,12 @@ from thunder_fuser.errors import InputError
 
 
 def _flag(text: str) -> bool:
-    words = {"1": True, "true": True, "on": True, "yes": True, "": False, "0": False, "false": False, "off": False, "no": False}
-    return words[text.strip().lower()]
+    word = text.strip().lower()
+    if word in ("1", "true", "on", "yes"):
+        return True
+    if word in ("", "0", "false", "off", "no"):
+        return False
+    raise ValueError(text)
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -55,12 +59,12 @@ class Knob:
 
 # fmt: off
 KNOBS: dict[str, Knob] = {k.name: k for k in (
-    Knob("host",           _flag,                     False,   "run fusions of CPU tensors on the host backend instead of leaving them to torch"),
-    Knob("fallback",       _one_of("torch", "error"), "torch", "what a region that cannot be translated, compiled or loaded does"),
+    Knob("host",           _flag,                     False,   "run fusions of CPU tensors on the host backend, not in torch"),
+    Knob("fallback",       _one_of("torch", "error"), "torch", "what runs a region that cannot be translated, compiled or loaded"),
     Knob("keep_rounding",  _flag,                     False,   "keep every cast to a 16-bit float and back, as eager rounds"),
     Knob("check",          _flag,                     False,   "verify the fusion after every pass"),
     Knob("dump",           str,                       "",      "stages to print, separated by commas"),
-    Knob("cache_dir",      str,                       "",      "folder of compiled kernels; empty: the user's cache folder; 'off': memory only"),
+    Knob("cache_dir",      str,                       "",      "folder of compiled kernels; empty: the user's; 'off': none"),
     Knob("cache_limit_mb", int,                       512,     "size that the folder of compiled kernels is trimmed to"),
     Knob("opt_level",      int,                       3,       "optimisation level of device code, 0 to 3"),
     Knob("fma",            _flag,                     True,    "contract a * b + c into one rounding"),
@@ -92,7 +96,7 @@ def get(name: str) -> Any:
         return knob.default
     try:
         return knob.parse(text)
-    except (ValueError, KeyError):
+    except ValueError:
         raise InputError(f"{knob.env} is '{text}', expected {_expected(knob)}.") from None
 
 
@@ -106,7 +110,7 @@ def _checked(name: str, value: Any) -> Any:
     text = "" if value is None else str(int(value)) if isinstance(value, bool) else str(value)
     try:
         parsed = knob.parse(text)
-    except (ValueError, KeyError):
+    except ValueError:
         raise InputError(f"'{name}' was set to {value!r}, expected {_expected(knob)}.") from None
     return parsed
 

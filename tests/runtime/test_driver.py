@@ -23,7 +23,8 @@ def test_what_a_launch_hands_to_the_driver(tmp_path):
     stub = [toolchain.compiler(), "-x", "c", "-w", "-shared", "-fPIC", str(HERE / "stub_driver.c")]
     subprocess.run([*stub, "-o", str(tmp_path / "libcuda.so.1"), "-ldl"], check=True)
     env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
-    ended = subprocess.run([sys.executable, str(HERE / "launch_on_stub.py")], capture_output=True, text=True, env=env, check=False)
+    command = [sys.executable, str(HERE / "launch_on_stub.py")]
+    ended = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert ended.stdout == "launches are right\n", ended.stderr
 
 
