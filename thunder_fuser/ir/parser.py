@@ -1,0 +1,161 @@
+"""Text -> fusion: reads what `printer` writes, for tests, bug reports and programs that replace a dumped one.
+
+Reads one program; blank lines and lines that open with `#` or `//` are passed over, as are the `//` marks before each line of a
+program quoted in generated source. Equal nodes stay as many as they are in the text.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from thunder_fuser.errors import IRError
+from thunder_fuser.ir import nodes
+from thunder_fuser.ir.dtypes import DTYPES
+from thunder_fuser.ir.nodes import Constant, Fusion, Node, Operand, ScalarType, TensorType, Type, Value
+from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
+from thunder_fuser.ir.printer import attribute_names, print_type
+from thunder_fuser.ir.rules import infer
+
+_NAME = r"[A-Za-z_][\w.]*"
+_TYPE = r"[a-z]+\d+(?:\[[^\]]*\])?"
+_HEADER = re.compile(rf"fusion ({_NAME})\((.*)\) \{{")
+_BINDER = re.compile(rf"({_NAME}): ({_TYPE})")
+_NODE = re.compile(rf"({_NAME}): ({_TYPE}) = (\w+)\((.*)\)")
+_ATTRIBUTE = re.compile(r"(\w+)=(\[[^\]]*\]|-?\d+)(?:, |$)")
+_FIRST_ATTRIBUTE = re.compile(r"(?:^|, )(?=\w+=)")
+_NUMBER = re.compile(r"True|False|-?(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?)")
+_STRUCTURAL = {c.__name__.lower(): c for c in (
+    nodes.Cast, nodes.Full, nodes.Iota, nodes.Reshape, nodes.Permute, nodes.Slice, nodes.Squeeze, nodes.Broadcast, nodes.Pad, nodes.Cat,
+    nodes.Flip, nodes.Copy)}
+
+
+def parse(text: str) -> Fusion:
+    """The fusion that `text` describes: `str(parse(text)) == text` for text that the printer wrote.
+
+    Raises `IRError` with the line number and the line for text that is no program or a program that is not legal."""
+    return _Parser().parse(text)
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self.values: dict[str, Value] = {}
+
+    def parse(self, text: str) -> Fusion:
+        lines = [(i, stripped) for i, line in enumerate(text.splitlines(), start=1)
+                 if (stripped := line.strip()) and not stripped.startswith(("#", "//"))]
+        if len(lines) < 3:
+            raise IRError("A program has a 'fusion' line, a 'return' line and a closing brace.")
+        (first, header), *body, (before_last, results), (last, brace) = lines
+        name, inputs = self._at(first, header, self.header)
+        made = tuple(self._at(i, line, self.node) for i, line in body)
+        outputs = self._at(before_last, results, self.results)
+        if brace != "}":
+            raise IRError(f"Line {last}: '{brace}' closes no program, expected '}}'.")
+        return Fusion(name, inputs, made, outputs)
+
+    def _at(self, number: int, line: str, read):
+        try:
+            return read(line)
+        except IRError as e:
+            raise IRError(f"Line {number}: {e}\n>>> {line}") from None
+
+    def header(self, line: str) -> tuple[str, tuple[Value, ...]]:
+        match = _HEADER.fullmatch(line)
+        if not match:
+            raise IRError("Expected 'fusion NAME(INPUT: TYPE, ...) {'.")
+        name, given = match.groups()
+        binders = list(_BINDER.finditer(given))
+        if ", ".join(b.group() for b in binders) != given:
+            raise IRError("Expected inputs as in 'x: f32[4, 8], s: f64'.")
+        return name, tuple(self.define(b[1], _type(b[2])) for b in binders)
+
+    def results(self, line: str) -> tuple[Value, ...]:
+        word, _, names = line.partition(" ")
+        if word != "return":
+            raise IRError("Expected 'return NAME, ...' as the last line but one.")
+        return tuple(self.value(n) for n in names.split(", ")) if names else ()
+
+    def node(self, line: str) -> Node:
+        match = _NODE.fullmatch(line)
+        if not match:
+            raise IRError("Expected 'NAME: TYPE = OP(OPERAND, ..., ATTRIBUTE=VALUE, ...)'.")
+        name, type_text, op, given = match.groups()
+        declared = _type(type_text)
+        split = _FIRST_ATTRIBUTE.search(given)
+        operands = given[: split.start()] if split else given
+        attributes = _attributes(op, given[split.end() :] if split else "")
+        out = self.define(name, declared, bind=False)
+        node = _make(op, out, [self.operand(o) for o in operands.split(", ")] if operands else [], attributes)
+        inferred = infer(node, declared if isinstance(declared, TensorType) else TensorType(declared.dtype, ()))
+        if inferred != declared:
+            raise IRError(f"'{op}' makes type '{print_type(inferred)}', the text says '{print_type(declared)}'.")
+        self.values[name] = out
+        return node
+
+    def define(self, name: str, type_: Type, *, bind: bool = True) -> Value:
+        if name in self.values:
+            raise IRError(f"'{name}' is defined twice.")
+        value = Value(name, type_)
+        if bind:
+            self.values[name] = value
+        return value
+
+    def value(self, name: str) -> Value:
+        if name not in self.values:
+            raise IRError(f"'{name}' is not defined here.")
+        return self.values[name]
+
+    def operand(self, text: str) -> Operand:
+        if text in self.values:
+            return self.values[text]
+        if not _NUMBER.fullmatch(text):
+            return self.value(text)
+        if text in ("True", "False"):
+            return Constant(text == "True")
+        return Constant(int(text) if text.lstrip("-").isdigit() else float(text))
+
+
+def _type(text: str) -> Type:
+    dtype, bracket, sizes = text.partition("[")
+    if dtype not in DTYPES:
+        raise IRError(f"'{dtype}' is not a dtype, expected one of {', '.join(DTYPES)}.")
+    if not bracket:
+        return ScalarType(DTYPES[dtype])
+    sizes = sizes.removesuffix("]")
+    if not re.fullmatch(r"(\d+(, \d+)*)?", sizes):
+        raise IRError(f"'[{sizes}]' is not a shape, expected sizes as in '[4, 8]'.")
+    return TensorType(DTYPES[dtype], tuple(int(n) for n in sizes.split(", ")) if sizes else ())
+
+
+def _attributes(op: str, text: str) -> dict[str, object]:
+    found, end = {}, 0
+    while end < len(text):
+        match = _ATTRIBUTE.match(text, end)
+        if not match or match[1] in found:
+            raise IRError(f"'{text[end:]}' are no attributes of '{op}', expected some as in 'dims=[0, 1]'.")
+        try:
+            value = ast.literal_eval(match[2])
+        except (SyntaxError, ValueError):
+            raise IRError(f"'{match[2]}' is no value of '{match[1]}', expected integers.") from None
+        found[match[1]] = tuple(value) if isinstance(value, list) else value
+        end = match.end()
+    return found
+
+
+def _make(op: str, out: Value, operands: list[Operand], attributes: dict[str, object]) -> Node:
+    """The node called `op`; whether it is legal is for `infer` to say."""
+    cls = nodes.Pointwise if op in POINTWISE else nodes.Reduce if op in REDUCTIONS else _STRUCTURAL.get(op)
+    if cls is None:
+        raise IRError(f"'{op}' is not an op.")
+    names = attribute_names(cls)
+    defaults = {"order": None, "steps": (1,) * len(attributes.get("starts", ()))}
+    attributes = {n: attributes[n] if n in attributes else defaults.get(n) for n in names} | attributes
+    if set(attributes) != set(names) or any(attributes[n] is None for n in names if n != "order"):
+        raise IRError(f"'{op}' has the attributes {list(names)}, got {list(attributes)}.")
+    if cls in (nodes.Pointwise, nodes.Cat):
+        return cls(out, *([op] if cls is nodes.Pointwise else []), tuple(operands), **attributes)
+    expected = 2 if cls in (nodes.Iota, nodes.Pad) else 1
+    if len(operands) != expected:
+        raise IRError(f"'{op}' takes {expected} operands, got {len(operands)}.")
+    return cls(out, *([op] if cls is nodes.Reduce else []), *operands, **attributes)

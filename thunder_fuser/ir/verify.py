@@ -1,0 +1,80 @@
+"""What must hold of every fusion; called by tests, after each pass when checks are on, and before a fusion is compiled."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Sequence
+
+from thunder_fuser.errors import IRError
+from thunder_fuser.ir.dtypes import DTYPES
+from thunder_fuser.ir.nodes import Constant, Fusion, Node, ScalarType, TensorType, Value, operands
+from thunder_fuser.ir.printer import print_header, print_node, print_return, print_type
+from thunder_fuser.ir.rules import infer
+
+_MARGIN = 5  # lines shown on either side of a fault
+
+
+def verify(fusion: Fusion) -> None:
+    """Checks that names are unique, operands come first, types are those that the rules infer, and outputs exist.
+
+    Raises `IRError` that says what is wrong and shows the program around the place, marked `>>>`."""
+    defined: set[Value] = set()
+    names: set[str] = set()
+    for place, step in enumerate((None, *fusion.nodes, None)):
+        try:
+            if step is not None:
+                _check_node(step, defined)
+                _define(step.out, defined, names)
+            elif place == 0:
+                for value in fusion.inputs:
+                    _define(value, defined, names)
+            else:
+                _check_outputs(fusion, defined)
+        except IRError as e:
+            raise IRError(f"Fusion '{fusion.name}' is not legal: {e}\n{_around(fusion, place)}") from None
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether a value may have this name: one that its text form can't mistake for a number."""
+    return name.replace(".", "_").isidentifier() and not keyword.iskeyword(name) and name not in ("inf", "nan")
+
+
+def _define(value: Value, defined: set[Value], names: set[str]) -> None:
+    if not is_legal_name(value.name):
+        raise IRError(f"'{value.name}' is no name for a value, expected letters, digits and underscores.")
+    if value.name in names:
+        raise IRError(f"'{value.name}' is defined twice.")
+    if DTYPES.get(value.dtype.name) is not value.dtype or any(n < 0 for n in value.shape):
+        raise IRError(f"'{value.name}' has type '{print_type(value.type)}', expected a known dtype and no negative size.")
+    defined.add(value)
+    names.add(value.name)
+
+
+def _check_node(node: Node, defined: set[Value]) -> None:
+    for operand in operands(node):
+        if isinstance(operand, Constant):
+            if not isinstance(operand.value, (bool, int, float)):
+                raise IRError(f"'{operand.value!r}' is no literal, expected a bool, int or float.")
+        elif operand not in defined:
+            raise IRError(f"'{operand!r}' is used before it is defined.")
+    declared = node.out.type
+    inferred = infer(node, TensorType(declared.dtype, ()) if isinstance(declared, ScalarType) else declared)
+    if inferred != declared:
+        raise IRError(f"'{node.out.name}' has type '{print_type(declared)}', expected '{print_type(inferred)}'.")
+
+
+def _check_outputs(fusion: Fusion, defined: set[Value]) -> None:
+    for value in fusion.outputs:
+        if value not in defined:
+            raise IRError(f"Output '{value!r}' is not defined.")
+
+
+def _around(fusion: Fusion, place: int) -> str:
+    """The lines of the program near line `place`, which is marked."""
+    def text(i: int) -> str:
+        if i == 0:
+            return print_header(fusion)
+        return f"  {print_return(fusion)}" if i == len(fusion.nodes) + 1 else f"  {print_node(fusion.nodes[i - 1])}"
+
+    shown: Sequence[int] = range(max(0, place - _MARGIN), min(len(fusion.nodes) + 2, place + _MARGIN + 1))
+    return "\n".join(f"{'>>>' if i == place else '   '} {text(i)}" for i in shown)
