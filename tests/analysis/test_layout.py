@@ -68,11 +68,31 @@ def test_where(specs: list[Strided]) -> None:
     check(specs, lambda b, c, x, y: b.where(c, x, y), torch.where, [BOOL, F32, F32])
 
 
-@pytest.mark.parametrize("op", ["add", "sub", "mul", "lt"])
+TAKE_NUMBERS = {op for op, row in POINTWISE.items() if row.arity == 2} - {
+    "atan2", "gcd", "logical_and", "logical_or", "maximum", "minimum", "nextafter"}
+
+
+@pytest.mark.parametrize("op", sorted(TAKE_NUMBERS))
 @given(spec=strided())
 @settings(max_examples=40, deadline=None)
 def test_tensor_with_number(op: str, spec: Strided) -> None:
-    check([spec], lambda b, x: b.pointwise(op, x, 2.0), lambda x: POINTWISE[op].torch(x, 2.0))
+    row = POINTWISE[op]
+    dtype = F32 if "float" in row.accepts else I64
+    check([spec], lambda b, x: b.pointwise(op, x, 2), lambda x: row.torch(x, 2), [dtype])
+
+
+@pytest.mark.parametrize("op", ["sub", "mul", "pow", "bitwise_left_shift"])
+@given(spec=strided())
+@settings(max_examples=40, deadline=None)
+def test_number_with_tensor(op: str, spec: Strided) -> None:
+    check([spec], lambda b, x: b.pointwise(op, 2, x), lambda x: getattr(torch, op)(2, x) if op == "pow" else
+          POINTWISE[op].torch(torch.tensor(2), x), [I64])
+
+
+@given(same_shape(2))
+@many
+def test_lerp_by_a_number(specs: list[Strided]) -> None:
+    check(specs, lambda b, x, y: b.lerp(x, y, 0.5), lambda x, y: torch.lerp(x, y, 0.5))
 
 
 @given(spec=strided())
@@ -171,11 +191,11 @@ def test_pad_by_little(spec: Strided, data: st.DataObject) -> None:
 def test_reduce(op: str, spec: Strided, data: st.DataObject) -> None:
     spec = spec if spec[0] and 0 not in spec[0] else ((2, 3), (1, 2))
     dims = data.draw(st.lists(st.sampled_from(range(len(spec[0]))), unique=True, min_size=1))
+    dtype = F32 if "float" in REDUCTIONS[op].accepts else BOOL
     b = FusionBuilder()
-    out = b.output(b.reduce(op, b.tensor(F32, spec[0]), dims))
-    got = layouts(b.build(), [spec[1]])[out]
-    assert (got.base, got.offset) == (out, 0)
-    assert got.strides == {"sum": torch.sum, "amax": torch.amax}.get(op, torch.sum)(tensor(spec), dims).stride()
+    out = b.output(b.reduce(op, b.tensor(dtype, spec[0]), dims))
+    want = REDUCTIONS[op].torch(tensor(spec, dtype.torch), sorted(dims)).stride()
+    assert layouts(b.build(), [spec[1]])[out] == Layout(out, want, 0)
 
 
 @given(strided(), st.data())

@@ -86,7 +86,52 @@ def _check(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None]) -> N
 
 def _pointwise(node: Pointwise, table: Layouts) -> Layout:
     operands = tuple([table[a].strides for a in node.args if a in table])
-    return Layout(node.out, rules.elementwise(node.out.shape, operands, len(operands) < len(node.args)), 0)
+    numbers = len(operands) < len(node.args)
+    special = _SPECIAL.get(node.op)
+    if special is not None:
+        return Layout(node.out, special(node, operands, numbers), 0)
+    return Layout(node.out, rules.elementwise(node.out.shape, operands, numbers), 0)
+
+
+def _pow(node: Pointwise, operands: tuple[rules.Ints, ...], numbers: bool) -> rules.Ints:
+    """A number as exponent is no operand; with a number as base torch allocates row-major."""
+    if numbers and isinstance(getattr(node.args[1], "type", None), TensorType):
+        return rules.contiguous(node.out.shape)
+    return rules.elementwise(node.out.shape, operands, False)
+
+
+def _lerp(node: Pointwise, operands: tuple[rules.Ints, ...], numbers: bool) -> rules.Ints:
+    """A number as weight is no operand."""
+    return rules.elementwise(node.out.shape, operands, len(operands) < 2)
+
+
+def _erfcinv(node: Pointwise, operands: tuple[rules.Ints, ...], numbers: bool) -> rules.Ints:
+    """`0.0 - ndtri(x * 0.5) * c`, which is all that torch has for it."""
+    strides = operands[0] if operands else ()
+    for with_number in (True, False, True, True):
+        strides = rules.elementwise(node.out.shape, (strides,), with_number)
+    return strides
+
+
+def _isinf(node: Pointwise, operands: tuple[rules.Ints, ...], numbers: bool) -> rules.Ints:
+    """`abs(x) == inf`."""
+    return rules.elementwise(node.out.shape, (rules.elementwise(node.out.shape, operands, False),), True)
+
+
+def _isfinite(node: Pointwise, operands: tuple[rules.Ints, ...], numbers: bool) -> rules.Ints:
+    """`(x == x) * (abs(x) != inf)`."""
+    same = rules.elementwise(node.out.shape, operands, False)
+    return rules.elementwise(node.out.shape, (same, _isinf(node, operands, numbers)), False)
+
+
+# Ops that torch does not run as one TensorIterator over all their operands.
+_SPECIAL: dict[str, Callable[[Pointwise, tuple[rules.Ints, ...], bool], rules.Ints]] = {
+    "pow": _pow,
+    "lerp": _lerp,
+    "erfcinv": _erfcinv,
+    "isinf": _isinf,
+    "isfinite": _isfinite,
+}
 
 
 def _cast(node: Cast, table: Layouts) -> Layout:
