@@ -12,17 +12,20 @@ A definition is recorded with open sizes and specialised to a static fusion for 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.errors import InputError, IRError, UnsupportedError
+from thunder_fuser.executable import Executable
 from thunder_fuser.frontend.datatype import DataType, from_torch, of_number
 from thunder_fuser.frontend.inputs import Input, ScalarInput, TensorInput, VectorInput, call_device, flatten
 from thunder_fuser.frontend.namespace import Ops
@@ -33,6 +36,7 @@ from thunder_fuser.frontend.translation import function_text, repro_script
 from thunder_fuser.frontend.values import Number, Scalar, Symbol, TensorView, Vector, symbols_in
 from thunder_fuser.ir.interpreter import evaluate
 from thunder_fuser.ir.nodes import Fusion
+from thunder_fuser.report import Report
 
 MAX_SPECIALIZATIONS = 64
 _ids = itertools.count()
@@ -41,7 +45,8 @@ _ids = itertools.count()
 @dataclass(frozen=True, slots=True)
 class _Specialization:
     bound: Bound
-    run: Callable[..., list[torch.Tensor]]
+    executable: Executable
+    device: torch.device
 
 
 class FusionDefinition:
@@ -182,7 +187,7 @@ class FusionDefinition:
         if save_repro_inputs:
             self._last_inputs = list(inputs)
         self._last = specialization
-        return specialization.run(*specialization.bound.arguments(flat))
+        return _run(specialization, flat)
 
     def validate(self, inputs: Sequence[Any], reference_outputs: Sequence[torch.Tensor] | None = None) -> None:
         """Runs the fusion and compares with `reference_outputs`, or with the fusion evaluated in float64. Raises
@@ -206,6 +211,14 @@ class FusionDefinition:
     def fusion(self) -> Fusion:
         """The IR of the last execution; its `str` is the program with the sizes of that call."""
         return self._executed().bound.fusion
+
+    def report(self) -> Report:
+        """What the last execution ran: kernels, vector widths, bytes, buffers and views."""
+        return self._executed().executable.report()
+
+    def last_cuda_code(self) -> str:
+        """The CUDA C++ of the last execution's kernels."""
+        return "\n".join(kernel.source for kernel in self.report().kernels)
 
     def repro_script_for(self, inputs: Sequence[Any]) -> str:
         """A script that runs this definition on random inputs of the same shapes, strides and dtypes."""
@@ -285,7 +298,8 @@ class FusionDefinition:
                 self._specializations.move_to_end(key)
                 return found, flat
         bound = specialize(self._function_name(), self._records, self._outputs, self._slots, self._static, flat, place)
-        found = _Specialization(bound, _compile(bound.fusion))
+        backend = "host" if place.type == "cpu" else "cuda"
+        found = _Specialization(bound, compile_fusion(bound.fusion, backend, check_inputs=False), place)
         with self._lock:
             self._specializations[key] = found
             while len(self._specializations) > MAX_SPECIALIZATIONS:
@@ -312,5 +326,7 @@ def _constant(value: Any, dtype: DataType) -> Number:
     return {"bool": bool, "int": int, "float": float}[dtype.kind](value)
 
 
-def _compile(fusion: Fusion) -> Callable[..., list[torch.Tensor]]:
-    return lambda *inputs: evaluate(fusion, *inputs)
+def _run(specialization: _Specialization, flat: Sequence[Any]) -> list[torch.Tensor]:
+    device = specialization.device
+    with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
+        return specialization.executable(*specialization.bound.arguments(flat))

@@ -35,8 +35,12 @@ class Bound:
     items: frozenset[int]
 
     def arguments(self, flat: Sequence[Any]) -> list[Any]:
-        """The fusion's inputs out of a call's flat ones."""
-        return [flat[p].item() if p in self.items else flat[p] for p in self.positions]
+        """The fusion's inputs out of a call's flat ones; no output shall require a gradient, so no input may."""
+        return [flat[p].item() if p in self.items else _detached(flat[p]) for p in self.positions]
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) and value.requires_grad else value
 
 
 def slots(declared: Sequence[Input]) -> tuple[Slot, ...]:
