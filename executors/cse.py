@@ -1,0 +1,65 @@
+"""Common subexpressions of a trace, computed once. Called by the fusion pass, on a trace flattened to prims.
+
+Only claimed prims are merged: they are pure, so no random number and no unknown operator ever is. Forward and
+backward symbols are not merged with each other; what the backward needs of the forward is for `recompute` to decide.
+Two equal outputs of the forward stay two tensors, as in eager torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from thunder.core.prims import OpTags, PrimIDs
+from thunder.core.proxies import Proxy, Variable, variableify
+from thunder.core.symbol import BoundSymbol
+
+from thunder_fuser.executors.regions import Item
+from thunder_fuser.translators import TRANSLATIONS
+
+# Fresh storage is what these are for.
+COPIES = (PrimIDs.CLONE, PrimIDs.STRIDE_ORDER)
+
+
+def eliminate(items: Sequence[Item], returned: set[str]) -> list[Item]:
+    """`items` without those whose value an earlier one has, their uses renamed. `returned`: the names of the trace's
+    outputs. A trace that writes into tensors is left as it is: equal expressions in it need not be equal values."""
+    if any(writes_in_place(item.bsym) for item in items):
+        return list(items)
+    renamed: dict[Variable, Proxy] = {}
+    known: dict[Any, Proxy] = {}
+    kept: list[Item] = []
+    for item in items:
+        bsym = item.bsym
+        if any(variableify(p) in renamed for p in bsym.flat_proxy_args):
+            bsym = bsym.from_bsym_swap_proxies(renamed, skip_output=True)
+        if item.place is not None and bsym.sym.id not in COPIES:
+            key = (bsym.sym.id, item.place, _key(bsym.args), _key(bsym.kwargs))
+            first = known.setdefault(key, bsym.output)
+            if first is not bsym.output:
+                # All other uses go to the first; an output of the forward is computed again, into its own tensor.
+                renamed[variableify(bsym.output)] = first
+                if item.place.backward or bsym.output.name not in returned:
+                    continue
+        kept.append(Item(bsym, item.place))
+    return kept
+
+
+def writes_in_place(bsym: BoundSymbol) -> bool:
+    """Whether a symbol, or one that it is made of, writes into one of its arguments."""
+    if bsym.sym.id in TRANSLATIONS:
+        return False
+    if bsym.sym.id is PrimIDs.COPY_ or bsym.sym.name == "copy_" or OpTags.IN_PLACE in (bsym.sym.tags or ()):
+        return True
+    return any(map(writes_in_place, bsym.subsymbols))
+
+
+def _key(arg: Any) -> Any:
+    """Arguments as a hashable value that tells -0.0 from 0.0 and 1 from True."""
+    if isinstance(arg, Proxy):
+        return Proxy, arg.name
+    if isinstance(arg, (tuple, list)):
+        return tuple(map(_key, arg))
+    if isinstance(arg, dict):
+        return tuple((k, _key(v)) for k, v in sorted(arg.items()))
+    return type(arg), repr(arg)

@@ -1,0 +1,40 @@
+"""The fusion pass: a joint trace in, the same trace with claimed regions as fusions out. Called by the executor.
+
+flatten -> common subexpressions -> group -> recompute -> link -> fuse. Each step walks the trace once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from thunder.core.proxies import Proxy
+from thunder.core.pytree import tree_flatten
+from thunder.core.symbol import BoundSymbol
+from thunder.core.trace import TraceCtx, TraceProvenance, from_trace
+
+from thunder_fuser.executors.cse import eliminate
+from thunder_fuser.executors.recompute import recompute
+from thunder_fuser.executors.regions import Region, group, items_of, link, unfused, worth_fusing
+
+
+def fuse_trace(trace: TraceCtx, fuse: Callable[[Region, int], BoundSymbol], has_fuel: Callable[[], bool]) -> TraceCtx:
+    """`fuse(region, counter)` makes the symbol of a region; `has_fuel()` is asked before each one."""
+    start = time.perf_counter_ns()
+    returned = {p.name for p in tree_flatten(trace.output)[0] if isinstance(p, Proxy)}
+    items = eliminate(list(items_of(trace.bound_symbols)), returned)
+    fused: list[BoundSymbol] = []
+    counter = 0
+    for entry in link(recompute(group(trace, items))):
+        if not isinstance(entry, Region):
+            fused.append(entry)
+        elif worth_fusing(entry) and has_fuel():
+            fused.append(fuse(entry, counter))
+            counter += 1
+        else:
+            fused.extend(unfused([p for p in entry.prims if p.output.name not in entry.repeated]))
+    result = from_trace(trace)
+    result.bound_symbols = fused
+    milliseconds = (time.perf_counter_ns() - start) // 1000000
+    result.set_provenance(TraceProvenance(f"Fusion by thunder_fuser (took {milliseconds} milliseconds)"))
+    return result

@@ -1,0 +1,174 @@
+"""Programs: what a region's content compiles to, shared by all regions of equal content.
+
+The layers of a network give equal regions under other names; they share one `Program`, found by a canonical key.
+Nothing is translated or compiled before a program is first called. A program that cannot be translated or compiled
+runs through torch, with one warning that names the op and the reason, or raises if the options say so.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from thunder.core.prims import python_return
+from thunder.core.proxies import NumberProxy, Proxy, TensorProxy
+from thunder.core.symbol import BoundSymbol
+from thunder.core.trace import TraceCtx
+
+from thunder_fuser.errors import FuserError, LaunchError
+from thunder_fuser.executors.options import FusionOptions
+from thunder_fuser.executors.regions import unfused
+from thunder_fuser.ir.nodes import Fusion
+from thunder_fuser.translators import translate
+
+# Programs kept for regions to come. Those that a trace uses live as long as it does.
+MAX_PROGRAMS = 1024
+
+Runner = Callable[..., Sequence[Any]]
+
+
+class Program:
+    """One region's content. `run(*inputs)` gives the outputs in order."""
+
+    def __init__(self, name: str, prims: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Sequence[Proxy],
+                 *, shared: bool, options: FusionOptions) -> None:
+        self.name = name
+        self.options = options
+        self._region = (tuple(prims), tuple(inputs), tuple(outputs))
+        self._shared = shared
+        self._lock = threading.RLock()
+        self._fusion: Fusion | None = None
+        self._runner: Runner | None = None
+        self.aliases: tuple[int, ...] = ()  # outputs that are the same value as an earlier output or an input
+        self.fallback_reason: str | None = None
+
+    @property
+    def fusion(self) -> Fusion:
+        """The translated region. Raises `UnsupportedError` if it has no translation."""
+        with self._lock:
+            if self._fusion is None:
+                self._fusion = translate(*self._region, name=self.name, shared=self._shared)
+            return self._fusion
+
+    @property
+    def runner(self) -> Runner:
+        """The compiled fusion, or what stands in for it; made once, whichever thread comes first."""
+        if self._runner is None:
+            with self._lock:
+                if self._runner is None:
+                    self._runner = self._build()
+        return self._runner
+
+    def clear(self) -> None:
+        """Forgets what was compiled; the next call compiles again."""
+        with self._lock:
+            self._runner = None
+            self.fallback_reason = None
+
+    def fall_back(self, error: Exception) -> Runner:
+        """What runs this program from now on, through torch, since it could not be translated, compiled or loaded.
+
+        Raises the error if the options ask for that."""
+        with self._lock:
+            if self.options.fallback == "error":
+                raise error
+            first = self.fallback_reason is None
+            self.fallback_reason = _reason(error)
+            if first:
+                warnings.warn(f"Fusion '{self.name}' runs through torch: {self.fallback_reason} "
+                              "Set THUNDER_FUSER_FALLBACK=error to make this an error.", RuntimeWarning, stacklevel=2)
+            self._runner = _through_torch(*self._region)
+            return self._runner
+
+    def _build(self) -> Runner:
+        try:
+            fusion = self.fusion
+            if not self._shared:
+                seen = [*fusion.inputs]
+                aliases = []
+                for i, value in enumerate(fusion.outputs):
+                    if value in seen:
+                        aliases.append(i)
+                    seen.append(value)
+                self.aliases = tuple(aliases)
+            return _compile(fusion, self.options)
+        except LaunchError:
+            raise
+        except Exception as error:
+            return self.fall_back(error)
+
+
+def _reason(error: Exception) -> str:
+    """The error's sentence; of one that is not ours, its type too."""
+    text = str(error).strip().split("\n")[0] or "no reason given"
+    return text if isinstance(error, FuserError) else f"{type(error).__name__}: {text}."
+
+
+def _compile(fusion: Fusion, options: FusionOptions) -> Runner:
+    """The engine's executable for a fusion."""
+    from thunder_fuser.ir.interpreter import evaluate
+
+    return lambda *inputs: evaluate(fusion, *inputs)
+
+
+def _through_torch(prims: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Sequence[Proxy]) -> Runner:
+    """The same prims as a function of torch operators, made by Thunder's torch executor."""
+    from thunder.executors.passes import transform_for_execution
+    from thunder.extend import get_always_executors
+
+    trace = TraceCtx(None)
+    trace.args = tuple(inputs)
+    trace.kwargs = {}
+    trace._siginfo = None
+    trace.bound_symbols = [*unfused(prims), python_return.bind(tuple(outputs), output=())]
+    return transform_for_execution(trace, get_always_executors()).python_callable()
+
+
+_programs: OrderedDict[Any, Program] = OrderedDict()
+_programs_lock = threading.Lock()
+
+
+def program_for(name: str, prims: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Sequence[Proxy],
+                *, shared: bool, options: FusionOptions) -> Program:
+    """The program of a region: one that exists if a region of equal content was seen before, in any trace."""
+    key = (content_key(prims, inputs, outputs), shared, options)
+    with _programs_lock:
+        program = _programs.get(key)
+        if program is None:
+            program = _programs[key] = Program(name, prims, inputs, outputs, shared=shared, options=options)
+            if len(_programs) > MAX_PROGRAMS:
+                _programs.popitem(last=False)
+        else:
+            _programs.move_to_end(key)
+        return program
+
+
+def content_key(prims: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Sequence[Proxy]) -> tuple[Any, ...]:
+    """What a region computes, whatever its values are called."""
+    numbers = {p.name: i for i, p in enumerate(inputs)}
+
+    def canonical(arg: Any) -> Any:
+        if isinstance(arg, Proxy) and arg.name in numbers:
+            return Proxy, numbers[arg.name]
+        if isinstance(arg, NumberProxy):
+            return canonical(arg.value)
+        if isinstance(arg, (tuple, list)):
+            return tuple(map(canonical, arg))
+        if isinstance(arg, dict):
+            return tuple((k, canonical(v)) for k, v in sorted(arg.items()))
+        return type(arg), repr(arg)
+
+    body = []
+    for prim in prims:
+        body.append((prim.sym.id, canonical(prim.args), canonical(prim.kwargs), _metadata(prim.output)))
+        numbers[prim.output.name] = len(numbers)
+    return tuple(map(_metadata, inputs)), tuple(body), tuple(numbers[p.name] for p in outputs)
+
+
+def _metadata(proxy: Proxy) -> tuple[Any, ...]:
+    if isinstance(proxy, TensorProxy):
+        return proxy.dtype, tuple(proxy.shape), str(proxy.device)
+    return (proxy.python_type,) if isinstance(proxy, NumberProxy) else (type(proxy),)

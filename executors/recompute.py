@@ -1,0 +1,154 @@
+"""Values that a region computes again instead of reading them from memory. Called by the fusion pass.
+
+A region's input that another region makes costs a store and a load; where it follows cheaply from less, it is made
+again where it is used. So the backward of a rotary embedding reads cos and sin as given, not their float32 broadcasts.
+
+For each input the pass walks back through cheap prims of the region that makes it, and takes the set of values with
+the fewest bytes to move: one already read here is free, one that memory holds anyway costs a load, any other one a
+store and a load. Equal costs recompute, which saves memory. Sets are small, each prim is seen once a region: linear
+in the size of the regions involved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from thunder.core.proxies import Proxy, TensorProxy
+from thunder.core.symbol import BoundSymbol
+
+from thunder_fuser.executors.cse import writes_in_place
+from thunder_fuser.executors.regions import Region
+from thunder_fuser.translators import is_cheap, is_view
+
+# A value that needs more sources than this is read instead.
+MAX_SOURCES = 8
+
+Sources = frozenset[str]
+
+
+def recompute(grouped: Sequence[BoundSymbol | Region]) -> list[BoundSymbol | Region]:
+    """The same regions, with prims of their producers repeated in them where that moves fewer bytes."""
+    producers = _Producers(grouped)
+    result: list[BoundSymbol | Region] = []
+    for entry in reversed(grouped):
+        result.append(_Consumer(entry, producers).rebuilt() if isinstance(entry, Region) else entry)
+    return result[::-1]
+
+
+class _Producers:
+    """Who makes each value, and which values memory holds whatever a region decides."""
+
+    def __init__(self, grouped: Sequence[BoundSymbol | Region]) -> None:
+        self.prims: dict[str, BoundSymbol] = {}
+        self.regions: dict[str, int] = {}
+        self.order: dict[str, int] = {}
+        self.in_memory: set[str] = set()
+        for i, entry in enumerate(grouped):
+            if isinstance(entry, Region):
+                for prim in entry.prims:
+                    self.prims[prim.output.name] = prim
+                    self.regions[prim.output.name] = i
+                    self.order[prim.output.name] = len(self.order)
+            else:
+                self.in_memory.update(p.name for p in entry.flat_proxy_args)
+        self.written = _written(grouped)
+
+
+def _written(grouped: Sequence[BoundSymbol | Region]) -> set[str]:
+    """Names of tensors that share memory, as far as can be told, with one that the trace writes into."""
+    bsyms = [b for entry in grouped for b in (entry.prims if isinstance(entry, Region) else [entry])]
+    written = {p.name for b in bsyms if writes_in_place(b) for p in b.flat_proxy_args}
+    if not written:
+        return written
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            parent[name] = name = parent[parent[name]]
+        return name
+
+    for bsym in bsyms:
+        if is_cheap(bsym) and not is_view(bsym):
+            continue  # a prim that makes fresh memory
+        names = [p.name for p in (*bsym.flat_proxy_args, *bsym.flat_proxy_outs) if isinstance(p, TensorProxy)]
+        for name in names if bsym.sym.name != "python_return" else ():
+            parent[root(name)] = root(names[0])
+    roots = {root(name) for name in written}
+    return {name for name in parent if root(name) in roots}
+
+
+class _Consumer:
+    """One region on its way to reading less."""
+
+    def __init__(self, region: Region, producers: _Producers) -> None:
+        self.region = region
+        self.producers = producers
+        made = {p.output.name for p in region.prims}
+        self.external: dict[str, Proxy] = {a.name: a for p in region.prims for a in p.flat_proxy_args if a.name not in made}
+        self.wanted = [n for n in self.external if n in producers.prims and is_cheap(producers.prims[n])]
+        self.free = set(self.external) - set(self.wanted)
+        self.proxies: dict[str, Proxy] = dict(self.external)
+        self.sources: dict[str, Sources | None] = {}
+
+    def rebuilt(self) -> Region:
+        for name in self.wanted:
+            self._walk(name)
+        repeated: dict[str, BoundSymbol] = {}
+        stack = [n for n in self.wanted if self.sources[n] not in (None, frozenset((n,)))]
+        read = (set(self.external) - set(stack))
+        while stack:
+            prim = self.producers.prims[stack.pop()]
+            if prim.output.name in repeated:
+                continue
+            repeated[prim.output.name] = prim
+            for arg in prim.flat_proxy_args:
+                if self.sources.get(arg.name) in (None, frozenset((arg.name,))):
+                    read.add(arg.name)
+                else:
+                    stack.append(arg.name)
+        self.producers.in_memory |= read
+        prims = sorted(repeated.values(), key=lambda p: self.producers.order[p.output.name])
+        return Region(self.region.place, [*prims, *self.region.prims], frozenset(repeated))
+
+    def _walk(self, name: str) -> None:
+        """Fills `sources` for a value and all that it follows from, operands first."""
+        home = self.producers.regions[name]
+        stack = [name]
+        while stack:
+            current = stack[-1]
+            if current in self.sources:
+                stack.pop()
+                continue
+            prim = self.producers.prims.get(current)
+            if prim is None or current in self.free or self.producers.regions[current] != home or not is_cheap(prim):
+                self.sources[current] = None if current in self.producers.written else frozenset((current,))
+                stack.pop()
+                continue
+            self.proxies.update((a.name, a) for a in (prim.output, *prim.flat_proxy_args))
+            waiting = [a.name for a in prim.flat_proxy_args if a.name not in self.sources]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            self.sources[current] = self._best(current, prim)
+            stack.pop()
+
+    def _best(self, name: str, prim: BoundSymbol) -> Sources | None:
+        """The cheapest set that gives a value, out of the value itself and what its operands follow from."""
+        itself = None if name in self.producers.written else frozenset((name,))
+        operands = [self.sources[a.name] for a in prim.flat_proxy_args]
+        if any(s is None for s in operands):
+            return itself
+        union: Sources = frozenset().union(*operands)
+        if len(union) > MAX_SOURCES or sum(map(self._bytes, union)) > self._bytes(name):
+            return itself
+        return union
+
+    def _bytes(self, name: str) -> int:
+        """Bytes to move if the region reads this value."""
+        proxy = self.proxies[name]
+        if name in self.free or not isinstance(proxy, TensorProxy):
+            return 0
+        size = math.prod(proxy.shape) * proxy.dtype.bytes
+        held = name not in self.producers.prims or name in self.producers.in_memory
+        return size if held else 2 * size
