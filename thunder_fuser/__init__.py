@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 _LAZY = {
     "DataType": "thunder_fuser.frontend.datatype",
     "FusionDefinition": "thunder_fuser.frontend.definition",
+    "executor": "thunder_fuser.executors.executor",
+    "jit": "thunder_fuser.executors.jit",
 }
 
 
