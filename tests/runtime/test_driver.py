@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,24 @@ def test_loading_under_capture_is_one_sentence():
         torch.zeros(1, device="cuda")
         with pytest.raises(LaunchError, match="'fresh' is not loaded yet and a CUDA graph is being captured"):
             POOL.cuda_kernel(fresh, torch.device("cuda"))
+
+
+@pytest.mark.gpu
+def test_another_thread_loads_while_a_graph_is_captured():
+    x = torch.randn(4, 500, device="cuda")
+    out = torch.zeros(4, device="cuda")
+    launch = POOL.cuda_kernel(kernels.ROW_SUM, x.device).result().launcher(4, 256, 0, ["ptr", "ptr", "i32", "f32"])
+    cubin = POOL.cubin(kernels.COPY, driver.arch(0)).result()
+    loaded: list[object] = []
+    thread = threading.Thread(target=lambda: loaded.append(driver.load(cubin, kernels.COPY.name, 0)))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        thread.start()
+        thread.join()
+        launch(torch.cuda.current_stream().cuda_stream, x.data_ptr(), out.data_ptr(), 500, 1.0)
+    assert len(loaded) == 1
+    graph.replay()
+    torch.testing.assert_close(out.double(), x.double().sum(1), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.gpu

@@ -139,6 +139,9 @@ def load(cubin: bytes, name: str, device: torch.device | int) -> CudaKernel:
     handle = _checked(driver.cuDeviceGet(index), f"find CUDA device {index}")
     context = _checked(driver.cuDevicePrimaryCtxRetain(handle), f"use CUDA device {index}")
     _checked(driver.cuCtxPushCurrent(context), f"use CUDA device {index}")
+    # Another thread may be capturing a graph at this moment; a relaxed thread may load code without spoiling that.
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    mode = _checked(driver.cuThreadExchangeStreamCaptureMode(relaxed), f"use CUDA device {index}")
     try:
         module = _checked(driver.cuModuleLoadData(cubin), f"load kernel '{name}'")
         function = _checked(driver.cuModuleGetFunction(module, name.encode()), f"find kernel '{name}' in its cubin")
@@ -146,6 +149,7 @@ def load(cubin: bytes, name: str, device: torch.device | int) -> CudaKernel:
         _checked(driver.cuFuncLoad(function), f"load kernel '{name}'")
         return CudaKernel(name, index, module, function)
     finally:
+        driver.cuThreadExchangeStreamCaptureMode(mode)
         driver.cuCtxPopCurrent()
 
 
