@@ -45,7 +45,7 @@ def kernel_text(source: KernelSource) -> str:
 
 def _emit_bundles(w: SourceWriter, names: Names, plan: KernelPlan) -> None:
     if len(plan.bundles) == 1:
-        emit_bundle(w, names, plan.bundles[0], plan.threads, "blockIdx.x", wide_index=plan.wide_index)
+        emit_bundle(w, names, plan.bundles[0], "blockIdx.x", wide_index=plan.wide_index)
         return
     turns, counts = plan.turns()
     turn = "blockIdx.x"
@@ -59,5 +59,7 @@ def _emit_bundles(w: SourceWriter, names: Names, plan: KernelPlan) -> None:
         block = f"{turn} - {first}u" if first else turn
         with w.block(head):
             w.line(f"const unsigned block = {f'round * {count}u + ' if turns > 1 else ''}{block};")
-            emit_bundle(w, names, bundle, plan.threads, "block", wide_index=plan.wide_index)
+            if turns * count > bundle.blocks:
+                w.line(f"if (block >= {bundle.blocks}u) return;")
+            emit_bundle(w, names, bundle, "block", wide_index=plan.wide_index)
         first += count

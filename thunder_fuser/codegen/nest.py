@@ -1,8 +1,4 @@
-"""Bundles of nests as C++: all loads that fit in registers, then arithmetic and stores. Used by `kernel`.
-
-A thread walks one or several units of each nest of its bundle. Their loads are issued together before the first result
-is needed: what a card's memory takes to reach full speed is bytes in flight.
-"""
+"""Bundles of nests as C++: loads, then arithmetic, then stores. Used by `kernel`."""
 
 from __future__ import annotations
 
@@ -15,32 +11,33 @@ from thunder_fuser.codegen.writer import SourceWriter
 from thunder_fuser.schedule.plan import Bundle, Loop, NestPlan
 
 
-def emit_bundle(w: SourceWriter, names: Names, bundle: Bundle, threads: int, block: str, *, wide_index: bool) -> None:
+def emit_bundle(w: SourceWriter, names: Names, bundle: Bundle, block: str, *, wide_index: bool) -> None:
     """All nests of a bundle, for the block whose number within the bundle is the C++ text `block`."""
     index_type = "long long" if wide_index else "int"
-    for wave in bundle.waves(threads):
-        with w.block():
-            walks = [_Walk(w, names, bundle, nest, j, threads, block, index_type) for nest, j in wave]
+    first = 0
+    for k, (nest, warps) in enumerate(zip(bundle.nests, bundle.warps)):
+        last = first + 32 * warps
+        head = "" if len(bundle.nests) == 1 else f"{'else ' if k else ''}if (threadIdx.x < {last}u)"
+        with w.block(head):
+            thread = f"threadIdx.x - {first}u" if first else "threadIdx.x"
+            walks = [_Walk(w, names, bundle, nest, thread, j * 32 * warps, block, index_type) for j in range(bundle.unroll)]
             for walk in walks:
                 walk.start()
             for walk in walks:
                 walk.finish()
+        first = last
 
 
 class _Walk:
     """One unit of one nest in one thread: `start` finds it and loads, `finish` computes and stores."""
 
-    def __init__(self, w: SourceWriter, names: Names, bundle: Bundle, nest: NestPlan, j: int, threads: int, block: str, index_type: str) -> None:
+    def __init__(self, w: SourceWriter, names: Names, bundle: Bundle, nest: NestPlan, thread: str, ahead: int, block: str, index_type: str) -> None:
         self.w, self.names, self.nest, self.index_type = w, names, nest, index_type
         per_block = bundle.units_per_block(nest)
-        local = f"threadIdx.x + {j * threads}u" if j else "threadIdx.x"
-        limits = [f"{local} < {per_block}u"] if (j + 1) * threads > per_block else []
         self.wide = nest.units >= 2**31
-        self.unit_text = f"{'(unsigned long long)' if self.wide else ''}{block} * {per_block}u + {local}"
+        self.unit_text = f"{'(unsigned long long)' if self.wide else ''}{block} * {per_block}u + {thread}" + (f" + {ahead}u" if ahead else "")
         self.unit = names.fresh("unit")
-        if bundle.blocks * per_block > nest.units:
-            limits.append(f"{self.unit} < {nest.units}u{'ll' if self.wide else ''}")
-        self.limits = " && ".join(limits)
+        self.limits = f"{self.unit} < {nest.units}u{'ll' if self.wide else ''}" if bundle.blocks * per_block > nest.units else ""
         self.loops = {loop: names.fresh("i") for loop in (*nest.loops, *nest.repeats)}
         self.lane = nest.loops[-1] if nest.loops else None
 

@@ -13,7 +13,7 @@ from thunder_fuser.maps.nests import Nest, build, elements
 from thunder_fuser.maps.pullback import Pullback
 from thunder_fuser.schedule.order import indices, reductions
 from thunder_fuser.schedule.plan import KernelPlan
-from thunder_fuser.schedule.pointwise import THREADS, bundles, plan_nests
+from thunder_fuser.schedule.pointwise import bundles, plan_nests
 from thunder_fuser.schedule.reduction import THREADS as REDUCTION_THREADS
 from thunder_fuser.schedule.reduction import is_large, plan_reduction
 from thunder_fuser.schedule.segment import MAX_RECOMPUTE, Segment
@@ -51,11 +51,12 @@ def _kernel(schedule: str, nests: Sequence[Nest], alignment: Mapping[ir.Value, i
     scalars = tuple(dict.fromkeys(e.value for e in exprs if isinstance(e, Scalar)))
     writes = tuple(dict.fromkeys(s.buffer for n in nests for s in n.stores))
     wide = any(i.hi >= 2**31 - 64 or i.lo < -(2**31) + 64 for n in nests for i in indices(n))
+    side_by_side, threads = ((), REDUCTION_THREADS) if long else bundles(plan_nests(nests, alignment))
     return KernelPlan(
         schedule=schedule,
-        bundles=() if long else bundles(plan_nests(nests, alignment)),
+        bundles=side_by_side,
         reduction=plan_reduction(long, alignment) if long else None,
-        threads=REDUCTION_THREADS if long else THREADS,
+        threads=threads,
         reads=reads, scalars=scalars, writes=writes, wide_index=wide,
         bytes=_bytes(nests))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from thunder_fuser.maps.affine import Affine, Axis, Derived
 from thunder_fuser.maps.exprs import Accumulate, Load, Position, Select, axes_of
@@ -14,6 +15,7 @@ from thunder_fuser.maps.nests import Nest, Store
 from thunder_fuser.schedule.plan import Access, Loop, Vector
 
 VECTOR_BYTES = 16
+GRANULE = 64  # bytes that memory fetches or writes at least
 
 
 def accesses(nest: Nest) -> list[Access]:
@@ -59,25 +61,78 @@ def vector_axis(nest: Nest, axes: Iterable[Axis]) -> Axis | None:
 
 
 def ordered(nests: Sequence[Nest], axes: Sequence[Axis]) -> list[Axis]:
-    """`axes` outermost first: the order in memory of what moves most bytes in all of `nests`, and among equals the one
-    that keeps axes over which inputs repeat outside, so that what repeats is streamed through the cache, not hopped over."""
-    moved = [(traffic(nest, a), a.address) for nest in nests for a in accesses(nest)]
+    """`axes` outermost first, for nests that walk all of them around their own lanes.
+
+    Least waste of memory granules first; among equals the order of the stores, then that of the loads, then the one
+    that keeps axes over which inputs repeat outside."""
+    moved = [(traffic(nest, a), isinstance(a, Store), a.address) for nest in nests for a in accesses(nest)]
+    runs = _runs(nests, axes)
     candidates = [list(axes)]
-    for _, address in moved:
+    for _, _, address in moved:
         stride = {a: abs(address.coef(a)) for a in axes}
         candidates.append(sorted(axes, key=lambda a: (stride[a] != 0, -stride[a])))
 
-    def score(order: list[Axis]) -> tuple[int, int]:
-        bytes_in_order = repeats_outside = 0
-        for size, address in moved:
+    def score(order: list[Axis]) -> tuple[float, int, int, int]:
+        stored = loaded = repeats_outside = 0
+        for size, is_store, address in moved:
             strides = [abs(address.coef(a)) for a in order]
             for k, outer in enumerate(strides):
                 for inner in strides[k + 1:]:
-                    bytes_in_order += size * (outer > inner > 0) - size * (0 < outer < inner)
+                    gain = size * ((outer > inner > 0) - (0 < outer < inner))
+                    stored += gain * is_store
+                    loaded += gain * (not is_store)
                     repeats_outside += (outer == 0 < inner) - (inner == 0 < outer)
-        return bytes_in_order, repeats_outside
+        return -round(sum(run.waste(order) for run in runs), 2), stored, loaded, repeats_outside
 
     return max(candidates, key=score)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A stretch of `length` elements that a kernel touches at every step of the outer axes, `moved` bytes in all."""
+
+    address: Affine
+    length: int
+    size: int
+    moved: int
+
+    def waste(self, order: Sequence[Axis]) -> float:
+        """Bytes fetched or written in vain, for runs that do not fill memory's granules."""
+        length = self.length
+        outer = list(order)
+        while outer and self.address.coef(outer[-1]) == length:
+            length *= outer.pop().extent
+        if not any(self.address.coef(a) for a in outer):
+            return 0.0
+        steps = [self.address.coef(a) * self.size for a in outer]
+        alignment = math.gcd(GRANULE, length * self.size, self.address.const * self.size, *steps)
+        return self.moved * (GRANULE - alignment) / (length * self.size)
+
+
+def _runs(nests: Sequence[Nest], axes: Sequence[Axis]) -> list[_Run]:
+    """What all of `nests` touch around `axes`: neighbouring pieces of a buffer, read or written alike, are one run."""
+    pieces: dict[tuple, list[tuple[int, int, Affine, int]]] = {}
+    for nest in nests:
+        inner = [a for a in nest.axes if a not in axes]
+        for access in accesses(nest):
+            address = access.address
+            lane = next((a for a in inner if address.coef(a) == 1), None)
+            length = lane.extent if lane is not None else 1
+            outer = tuple((a, c) for a, c in address.terms if a in axes)
+            pieces.setdefault((access.buffer, isinstance(access, Store), outer), []).append(
+                (address.const, length, address, dtype_size(access)))
+    runs = []
+    points = math.prod(a.extent for a in axes)
+    for parts in pieces.values():
+        parts.sort(key=lambda p: p[0])
+        start, end, address, size = parts[0][0], parts[0][0] + parts[0][1], parts[0][2], parts[0][3]
+        for const, length, other, _ in [*parts[1:], (1 << 62, 0, address, 0)]:
+            if const <= end:
+                end = max(end, const + length)
+                continue
+            runs.append(_Run(address, end - start, size, (end - start) * size * points))
+            start, end, address = const, const + length, other
+    return runs
 
 
 def coalesced(order: Sequence[Axis], all_indices: Sequence[Affine]) -> list[Loop]:

@@ -11,8 +11,7 @@ from thunder_fuser.maps.exprs import Load, topological
 from thunder_fuser.maps.nests import Nest, Store
 
 Access = Load | Store
-LOAD_REGISTERS = 64  # of a thread, for loads in flight
-MAX_TURN = 64  # blocks of a round in which bundles take turns
+MAX_TURN = 32  # blocks of a round in which bundles take turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +87,14 @@ class NestPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bundle:
-    """Nests that one block walks, one after the other, over the same `rows_per_block` outer rows."""
+    """Nests that walk the same outer rows, side by side in a block: `warps[k]` warps for nest k, each thread with
+    `unroll` units of its nest."""
 
     nests: tuple[NestPlan, ...]
+    warps: tuple[int, ...]
     rows: int
     rows_per_block: int
+    unroll: int = 1
 
     @property
     def blocks(self) -> int:
@@ -100,20 +102,6 @@ class Bundle:
 
     def units_per_block(self, nest: NestPlan) -> int:
         return nest.units // self.rows * self.rows_per_block
-
-    def waves(self, threads: int) -> list[list[tuple[NestPlan, int]]]:
-        """A thread's units (nest, number) in groups whose loads fit in registers together."""
-        waves: list[list[tuple[NestPlan, int]]] = []
-        room = 0
-        for nest in self.nests:
-            need = max(1, nest.load_bytes // 4)
-            for j in range(-(-self.units_per_block(nest) // threads)):
-                if not waves or need > room or nest.tail:
-                    waves.append([])
-                    room = LOAD_REGISTERS
-                waves[-1].append((nest, j))
-                room -= need
-        return waves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,16 +147,22 @@ class KernelPlan:
 
     @property
     def blocks(self) -> int:
-        return self.reduction.blocks if self.reduction else sum(b.blocks for b in self.bundles)
+        if self.reduction:
+            return self.reduction.blocks
+        rounds, counts = self.turns()
+        return rounds * sum(counts)
 
     def turns(self) -> tuple[int, list[int]]:
-        """How bundles take turns on the grid: rounds, and blocks of each bundle a round. Work of different kinds is mixed
-        where the numbers of blocks allow it; one round means one range of blocks after the other."""
+        """How bundles take turns on the grid, so that work of different kinds is mixed: rounds, and blocks of each bundle
+        a round, chosen to leave the fewest blocks without work."""
         blocks = [b.blocks for b in self.bundles]
-        rounds = math.gcd(*blocks)
-        if sum(blocks) // rounds > MAX_TURN:
-            rounds = 1
-        return rounds, [n // rounds for n in blocks]
+        best = (1, blocks)
+        for smallest in range(1, MAX_TURN // len(blocks) + 1):
+            rounds = -(-min(blocks) // smallest)
+            counts = [-(-n // rounds) for n in blocks]
+            if sum(counts) <= MAX_TURN and (best[0] == 1 or rounds * sum(counts) < best[0] * sum(best[1])):
+                best = (rounds, counts)
+        return best
 
     def vector_bytes(self) -> int:
         """The widest access that the kernel makes, in bytes."""
@@ -181,6 +175,6 @@ class KernelPlan:
         if self.reduction:
             lines.append("  " + str(self.reduction).replace("\n", "\n  "))
         for bundle in self.bundles:
-            lines.append(f"  bundle of {bundle.blocks} blocks x {bundle.rows_per_block} rows")
-            lines += ["    " + str(n).replace("\n", "\n    ") for n in bundle.nests]
+            lines.append(f"  bundle of {bundle.blocks} blocks x {bundle.rows_per_block} rows, {bundle.unroll} units a thread")
+            lines += [f"    {warps} warps: " + str(n).replace("\n", "\n    ") for warps, n in zip(bundle.warps, bundle.nests)]
         return "\n".join(lines)

@@ -31,7 +31,7 @@ from thunder_fuser.schedule.order import (
 from thunder_fuser.schedule.plan import Bundle, Loop, NestPlan
 
 THREADS = 128
-MAX_ITERATIONS = 16  # of one block over one bundle: past that, nests take blocks of their own
+MAX_THREADS = 512  # of a block that nests share: past that, each takes blocks of its own
 MAX_REPEATS = 64  # steps of a loop over which one value is stored again and again
 MAX_STATEMENTS = 1024  # lanes x ops of one nest: past that, fewer lanes keep the compiler fast and registers free
 SMALL = 132 * 512  # threads that keep a large card busy
@@ -84,24 +84,33 @@ def _lanes(nest: Nest, loops: Sequence[Loop]) -> int:
     return lanes
 
 
-def bundles(plans: Sequence[NestPlan]) -> tuple[Bundle, ...]:
-    """Plans with equal outer extents share blocks, in order of first appearance."""
+def bundles(plans: Sequence[NestPlan]) -> tuple[tuple[Bundle, ...], int]:
+    """The bundles of a kernel, and its threads a block. Plans with equal outer extents share blocks."""
     groups: dict[tuple[int, ...], list[NestPlan]] = {}
     for k, plan in enumerate(plans):
         outer = tuple(lp.extent for lp in plan.loops[:-1])
-        groups.setdefault(outer if len(outer) > 0 else (-1 - k,), []).append(plan)
-    found: list[Bundle] = []
-    for group in groups.values():
-        if len(group) > 1:
-            rows = math.prod(lp.extent for lp in group[0].loops[:-1])
-            inner = [p.units // rows for p in group]
-            per_block = math.lcm(*(THREADS // math.gcd(THREADS, n) for n in inner))
-            if sum(-(-per_block * n // THREADS) for n in inner) <= MAX_ITERATIONS and per_block <= rows:
-                found.append(Bundle(tuple(group), rows, per_block))
-                continue
-        found.extend(Bundle((p,), p.units, THREADS) for p in group)
+        groups.setdefault(outer if outer else (-1 - k,), []).append(plan)
+    shared = [b for group in groups.values() if len(group) > 1 for b in _side_by_side(group)]
+    threads = max((32 * sum(b.warps) for b in shared), default=THREADS)
+    in_shared = {id(p) for b in shared for p in b.nests}
+    alone = [_alone(p, threads) for p in plans if id(p) not in in_shared]
     # blocks start in the order of their numbers: those with most work first, so that none of them is last to finish
-    return tuple(sorted(found, key=_work_of_block, reverse=True))
+    return tuple(sorted([*shared, *alone], key=_work_of_block, reverse=True)), threads
+
+
+def _alone(plan: NestPlan, threads: int) -> Bundle:
+    return Bundle((plan,), (threads // 32,), plan.units, threads)
+
+
+def _side_by_side(group: Sequence[NestPlan]) -> list[Bundle]:
+    """One bundle of the fewest rows that give every nest whole warps, or none if a block does not hold that many."""
+    rows = math.prod(lp.extent for lp in group[0].loops[:-1])
+    inner = [p.units // rows for p in group]
+    per_block = math.lcm(*(32 // math.gcd(32, n) for n in inner))
+    while sum(per_block * n for n in inner) < THREADS:
+        per_block *= 2
+    warps = tuple(per_block * n // 32 for n in inner)
+    return [Bundle(tuple(group), warps, rows, per_block)] if 32 * sum(warps) <= MAX_THREADS and per_block <= rows else []
 
 
 def _work_of_block(bundle: Bundle) -> float:
