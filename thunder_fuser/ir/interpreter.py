@@ -194,7 +194,7 @@ def _moved(node: Node, arg: Tensor) -> Tensor:
         case Copy(order=order):
             strides, step = [0] * len(order), 1
             for d in reversed(order):
-                strides[d], step = step, step * max(arg.shape[d], 1)
+                strides[d], step = step, step * arg.shape[d]
             return _restrided(arg, tuple(strides), always=True)
     raise AssertionError(f"'{node!r}' is not a node.")
 
