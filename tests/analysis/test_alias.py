@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 
 from tests.analysis.recipes import check, programs
+from tests.support.programs import programs as all_programs
 from thunder_fuser.analysis.alias import AliasInfo, OutputPlan, View, aliases
 from thunder_fuser.analysis.layout import layouts
 from thunder_fuser.errors import UnsupportedError
@@ -23,6 +24,12 @@ def analyse(b: FusionBuilder, *strides: tuple[int, ...]) -> AliasInfo:
 @given(programs())
 @settings(max_examples=300, deadline=None)
 def test_recipes_against_eager(program: tuple[Fusion, list[torch.Tensor]]) -> None:
+    check(*program)
+
+
+@given(all_programs())
+@settings(max_examples=200, deadline=None)
+def test_recipes_of_all_ops(program: tuple[Fusion, list]) -> None:
     check(*program)
 
 

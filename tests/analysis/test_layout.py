@@ -9,13 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.analysis.eager import thunder_pad
+from tests.analysis.recipes import all_values
 from tests.analysis.strided import Strided, factorings, strided, tensor
+from tests.support.programs import programs
 from thunder_fuser.analysis.layout import Layout, format_layouts, layouts
 from thunder_fuser.errors import InputError
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import BF16, BOOL, F32, I64
-from thunder_fuser.ir.nodes import Value
+from thunder_fuser.ir.nodes import Fusion, TensorType, Value
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
 
 Build = Callable[..., Value]
@@ -178,6 +179,15 @@ def test_pad(spec: Strided, data: st.DataObject) -> None:
     check([spec], lambda b, x: b.pad(x, widths, 1.0), lambda x: thunder_pad(x, widths, 1.0))
 
 
+def thunder_pad(x: torch.Tensor, widths: list[tuple[int, int, int]], value: float) -> torch.Tensor:
+    """prims.pad as Thunder runs it: interior padding through a full tensor, the rest through torch's pad."""
+    if any(w[2] for w in widths):
+        full = torch.full([n + max(n - 1, 0) * w[2] for n, w in zip(x.shape, widths)], value, dtype=x.dtype)
+        full[tuple(slice(None, None, w[2] + 1) for w in widths)] = x
+        x = full
+    return torch.nn.functional.pad(x, [w for low, high, _ in reversed(widths) for w in (low, high)], value=value)
+
+
 @given(strided(), st.data())
 @many
 def test_pad_by_little(spec: Strided, data: st.DataObject) -> None:
@@ -250,6 +260,20 @@ def test_broadcast(spec: Strided, data: st.DataObject) -> None:
                 x = x.unsqueeze(d)
         return x.expand(shape)
     check([spec], lambda b, x: b.broadcast(x, shape, dims), run)
+
+
+@given(programs())
+@settings(max_examples=200, deadline=None)
+def test_random_programs(case: tuple[Fusion, list]) -> None:
+    fusion, inputs = case
+    table = layouts(fusion, [x.stride() if isinstance(x, torch.Tensor) else None for x in inputs])
+    values = all_values(fusion, *inputs)
+    for value in values:
+        if isinstance(value.type, TensorType):
+            base, layout = table[value].base, table[value]
+            assert layout.strides == values[value].stride(), str(fusion)
+            assert values[base].untyped_storage()._cdata == values[value].untyped_storage()._cdata
+            assert layout.offset == values[value].storage_offset() - values[base].storage_offset()
 
 
 def test_full_and_iota_are_contiguous() -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from tests.analysis.eager import run_eager
-from tests.analysis.recipes import check, programs
+from tests.analysis.recipes import all_values, check, programs
+from tests.support.programs import programs as all_programs
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import BF16, F16, F32, F64, I32, DType
 from thunder_fuser.ir.nodes import Cast, Copy, Fusion, Value
@@ -57,7 +57,7 @@ def test_an_unseen_rounding_is_dropped(path: Path) -> None:
     assert not any(v.dtype is BF16 for v in merged.producers())
     assert not any(isinstance(n, Cast) for n in merged.nodes)
     inputs = [torch.randn(v.shape) for v in fusion.inputs]
-    got, rounded = run_eager(merged, *inputs)[merged.outputs[0]], run_eager(fusion, *inputs)[fusion.outputs[0]]
+    got, rounded = all_values(merged, *inputs)[merged.outputs[0]], all_values(fusion, *inputs)[fusion.outputs[0]]
     assert got.stride() == rounded.stride()
     assert torch.equal(got.bfloat16(), rounded.bfloat16())
     assert not torch.equal(got, rounded)
@@ -118,7 +118,7 @@ def test_every_use_gets_the_same_wide_value() -> None:
     rounded = b.cast(b.exp(b.tensor(F32, (4, 6))), BF16)
     b.output(b.sub(b.cast(rounded, F32), b.permute(b.cast(b.permute(rounded, (1, 0)), F32), (1, 0))))
     fusion = merge_casts(b.build())
-    assert torch.equal(run_eager(fusion, torch.randn(4, 6))[fusion.outputs[0]], torch.zeros(4, 6))
+    assert torch.equal(all_values(fusion, torch.randn(4, 6))[fusion.outputs[0]], torch.zeros(4, 6))
 
 
 def test_a_returned_cast_has_storage_of_its_own() -> None:
@@ -158,7 +158,7 @@ def test_rounding_written_twice_and_seen_once() -> None:
     seen = Fusion(first.name, first.inputs, (*first.nodes, again), (*first.outputs, again.out))
     fusion = simplify(seen)
     x = torch.randn(4)
-    values = run_eager(fusion, x)
+    values = all_values(fusion, x)
     assert torch.equal(-values[fusion.outputs[0]], values[fusion.outputs[1]].float())
     assert sum(isinstance(n, Cast) for n in fusion.nodes) == 2
 
@@ -176,3 +176,10 @@ def test_values_strides_and_aliases_stay(case: tuple[Fusion, list[torch.Tensor]]
     check(simplify(fusion), inputs, fusion)
     merged = merge_casts(dce(fusion))
     assert merge_casts(merged) is merged
+
+
+@given(all_programs(dtypes=(F32, BF16)))
+@settings(max_examples=200, deadline=None)
+def test_programs_of_all_ops(case: tuple[Fusion, list]) -> None:
+    fusion, inputs = case
+    check(simplify(fusion), inputs, fusion)
