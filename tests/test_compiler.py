@@ -1,0 +1,37 @@
+"""The whole pipeline on the host backend, against the reference interpreter: random programs, and what each schedule is for."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import HealthCheck, given, settings
+
+from tests.support.programs import programs
+from thunder_fuser.compiler import compile_fusion
+from thunder_fuser.ir.interpreter import evaluate
+
+SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+
+
+def agrees(fusion, inputs, **options):
+    """Runs `fusion` and compares values to the bit, dtypes, strides, and who shares storage with whom."""
+    exe = compile_fusion(fusion, "host", **options)
+    before = [t.clone() if isinstance(t, torch.Tensor) else t for t in inputs]
+    got, want = exe(*inputs), evaluate(fusion, *inputs)
+    for given_, kept in zip(inputs, before):
+        if isinstance(kept, torch.Tensor):
+            torch.testing.assert_close(given_, kept, rtol=0, atol=0, equal_nan=True)
+    for g, w in zip(got, want):
+        torch.testing.assert_close(g, w, rtol=0, atol=0, equal_nan=True)
+    return exe
+
+
+@settings(max_examples=150, **SETTINGS)
+@given(programs())
+def test_random_programs(case):
+    agrees(*case)
+
+
+@settings(max_examples=50, **SETTINGS)
+@given(programs(specials=True))
+def test_random_programs_with_nan_and_inf(case):
+    agrees(*case, keep_rounding=True)
