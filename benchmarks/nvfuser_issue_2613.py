@@ -165,7 +165,7 @@ def kernel_microseconds(fd: FusionDefinition, inputs: list[torch.Tensor]) -> tup
     for _ in range(10):
         fd.execute(inputs)
     torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
         for _ in range(LAUNCHES):
             fd.execute(inputs)
         torch.cuda.synchronize()

@@ -134,7 +134,7 @@ def test_cpu_scalar_tensor_beside_cuda(dtype: torch.dtype) -> None:
         fd.add_output(fd.ops.add(t, c))
     (out,) = fd.execute([x, s])
     assert torch.equal(out, x + s)
-    (out,) = fd.execute([x, s * 0])
+    (out,) = fd.execute([x, torch.zeros_like(s)])
     assert torch.equal(out, x)
 
 
