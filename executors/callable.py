@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from thunder_fuser.errors import CompileError, UnsupportedError
 from thunder_fuser.executors.program import Program
 from thunder_fuser.ir.nodes import Fusion
 
@@ -33,8 +32,8 @@ class FusionCallable:
             self.last_inputs = inputs
         try:
             outputs = (program._runner or program.runner)(*inputs)
-        except (CompileError, UnsupportedError) as error:
-            outputs = program.fall_back(error)(*inputs)
+        except Exception as error:
+            outputs = program.after(error, inputs)(*inputs)
         if program.aliases:
             # Autograd must not be handed one tensor object twice, nor an input as an output.
             outputs = list(outputs)

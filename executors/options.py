@@ -12,6 +12,7 @@ from typing import Any
 from thunder.core.compile_data import get_compile_option
 
 from thunder_fuser import config
+from thunder_fuser.runtime.options import CompileOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class FusionOptions:
     host: bool
     keep_rounding: bool
     fallback: str
+    compile: CompileOptions
 
 
 def read(name: str) -> Any:
@@ -53,4 +55,4 @@ def read(name: str) -> Any:
 
 def current() -> FusionOptions:
     """All options, as the compilation going on (if any) and the environment have them."""
-    return FusionOptions(**{option.knob: read(option.name) for option in OPTIONS.values()})
+    return FusionOptions(**{option.knob: read(option.name) for option in OPTIONS.values()}, compile=CompileOptions.from_config())

@@ -18,7 +18,9 @@ from thunder.core.proxies import NumberProxy, Proxy, TensorProxy
 from thunder.core.symbol import BoundSymbol
 from thunder.core.trace import TraceCtx
 
-from thunder_fuser.errors import FuserError, LaunchError
+from thunder_fuser.compiler import compile_fusion
+from thunder_fuser.errors import FuserError, InputError, LaunchError
+from thunder_fuser.executable import Executable
 from thunder_fuser.executors.options import FusionOptions
 from thunder_fuser.executors.regions import unfused
 from thunder_fuser.ir.nodes import Fusion
@@ -68,6 +70,15 @@ class Program:
             self._runner = None
             self.fallback_reason = None
 
+    def after(self, error: Exception, inputs: Sequence[Any]) -> Runner:
+        """What to run now that a call has raised: torch if the error came from planning, compiling or loading for these
+        inputs. Raises it again if it came from the launch, from running, or from inputs that do not fit."""
+        runner = self._runner
+        planned = not isinstance(runner, Executable) or runner.is_planned(*inputs)
+        if planned or isinstance(error, (LaunchError, InputError)):
+            raise error
+        return self.fall_back(error)
+
     def fall_back(self, error: Exception) -> Runner:
         """What runs this program from now on, through torch, since it could not be translated, compiled or loaded.
 
@@ -108,10 +119,8 @@ def _reason(error: Exception) -> str:
 
 
 def _compile(fusion: Fusion, options: FusionOptions) -> Runner:
-    """The engine's executable for a fusion."""
-    from thunder_fuser.ir.interpreter import evaluate
-
-    return lambda *inputs: evaluate(fusion, *inputs)
+    """The engine's executable. Shapes and dtypes are guarded by Thunder's prologue, strides and alignment by nobody but it."""
+    return compile_fusion(fusion, options=options.compile, keep_rounding=options.keep_rounding, check_inputs=False)
 
 
 def _through_torch(prims: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Sequence[Proxy]) -> Runner:

@@ -59,6 +59,10 @@ class Executable:
         self._last_key = key
         return run(*inputs)
 
+    def is_planned(self, *inputs: Any) -> bool:
+        """Whether these inputs have a plan, so that an error of a call with them did not come from planning or compiling."""
+        return self._key(*inputs) in self._plans
+
     def report(self) -> Report:
         """What the plan of the last call consists of. Raises `InputError` before the first call."""
         if self._last_key is None:
