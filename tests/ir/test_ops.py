@@ -26,8 +26,8 @@ ROWS = [(op, d) for op in POINTWISE.values() for d in MATH if op.takes(d)]
 FOLDS = [(op, d) for op in REDUCTIONS.values() for d in MATH if d.kind in op.accepts]
 LITERALS = [
     (v, d) for d in MATH for v in (
-        True, 0, 1, -1, 5, 0.0, -0.0, 0.1, -0.1, 1e-40, 1e-45, 5e-324, 3.4e38, 1e39, -1e39, 1e16, 2**24 + 1, 1 / 3, 127, 128, -128, 255, 300,
-        2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 2**64, math.inf, -math.inf, math.nan)
+        True, 0, 1, -1, 5, 0.0, -0.0, 0.1, -0.1, 1e-40, 1e-45, 5e-324, 3.4e38, 1e39, -1e39, 1e16, 2**24 + 1, 1 / 3, 127, 128,
+        -128, 255, 300, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 2**64, math.inf, -math.inf, math.nan)
     if not (d.kind == "int" and isinstance(v, float) and not math.isfinite(v))
 ]
 
@@ -65,8 +65,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     math_text = (resources.files("thunder_fuser.codegen") / "cuda" / "math.cuh").read_text()
     (folder / "ops.cpp").write_text(f"#define ENTRY extern \"C\" void\n{math_text}\n{_unit()}")
     compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
-    command = [compiler, "-O1", "-std=c++17", "-Wall", "-Wno-overflow", "-Wno-int-in-bool-context", "-Werror", "-ffp-contract=off", "-shared", "-fPIC", "-DTF_HOST",
-               str(folder / "ops.cpp"), "-o", str(folder / "ops.so"), "-lm"]
+    warnings = ["-Wall", "-Werror", "-Wno-overflow", "-Wno-int-in-bool-context"]
+    command = [compiler, "-O1", "-std=c++17", *warnings, "-ffp-contract=off", "-shared", "-fPIC", "-DTF_HOST", str(folder / "ops.cpp"), "-o", str(folder / "ops.so"), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(folder / "ops.so"))
@@ -74,7 +74,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 def _floats(dtype: torch.dtype) -> torch.Tensor:
     info = torch.finfo(dtype)
-    sizes = [0.0, info.smallest_normal / 8, info.smallest_normal, 1e-3, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 7.0, 100.5, 2.0**25 + 2, info.max, math.inf]
+    sizes = [0.0, info.smallest_normal / 8, info.smallest_normal, 1e-3, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 7.0, 100.5,
+             2.0**25 + 2, info.max, math.inf]
     return torch.tensor([s * x for x in sizes for s in (1, -1)] + [math.nan], dtype=dtype)
 
 
@@ -85,7 +86,8 @@ def _values(op: PointwiseOp, dtype: DType) -> list[torch.Tensor]:
         special, drawn = torch.tensor([False, True]), torch.randint(2, (op.arity, 100), generator=generator).bool()
     elif dtype.kind == "int":
         info = torch.iinfo(dtype.torch)
-        special = torch.tensor([info.min, info.min + 1, -1 if info.min else 4, 0, 1, 2, 3, 7, 8, 31, 63, 64, info.max], dtype=dtype.torch)
+        picked = [info.min, info.min + 1, -1 if info.min else 4, 0, 1, 2, 3, 7, 8, 31, 63, 64, info.max]
+        special = torch.tensor(picked, dtype=dtype.torch)
         drawn = torch.randint(info.min, info.max, (op.arity, 2000), dtype=dtype.torch, generator=generator)
         drawn[:, :1000] %= 12
     else:
@@ -141,7 +143,8 @@ def test_generated_expression_is_torch(host: ctypes.CDLL, op: PointwiseOp, dtype
 
 
 def _first_difference(wrong: torch.Tensor, args: list[torch.Tensor], got: torch.Tensor, want: torch.Tensor) -> str:
-    rows = [f"({', '.join(repr(a[i].item()) for a in args)}): {got[i].item()!r}, torch {want[i].item()!r}" for i in wrong.nonzero()[:8, 0]]
+    rows = [f"({', '.join(repr(a[i].item()) for a in args)}): {got[i].item()!r}, torch {want[i].item()!r}"
+            for i in wrong.nonzero()[:8, 0]]
     return f"{int(wrong.sum())} of {wrong.numel()} wrong: " + "; ".join(rows)
 
 
@@ -172,12 +175,13 @@ def test_generated_reduction_is_torch(host: ctypes.CDLL, op: object, dtype: DTyp
     x = torch.randint(0, 100, (length,), generator=generator).to(dtype.torch) if dtype.kind != "float" else \
         torch.randn(length, dtype=dtype.torch, generator=generator)
     out = torch.empty((), dtype=dtype.torch)
-    getattr(host, f"fold_{op.name}_{dtype}")(ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(out.data_ptr()), ctypes.c_longlong(length))
+    call = [ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(out.data_ptr()), ctypes.c_longlong(length)]
+    getattr(host, f"fold_{op.name}_{dtype}")(*call)
     want = op.torch(x, (0,))
     torch.testing.assert_close(out, want, rtol=1e-5 if dtype is F32 else 1e-13 if dtype is F64 else 0, atol=0)
     if dtype.kind == "float" and length:
         x[length // 2] = math.nan
-        getattr(host, f"fold_{op.name}_{dtype}")(ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(out.data_ptr()), ctypes.c_longlong(length))
+        getattr(host, f"fold_{op.name}_{dtype}")(*call)
         assert out.isnan() and op.torch(x, (0,)).isnan()
 
 
@@ -189,7 +193,8 @@ def test_literals_are_exact(host: ctypes.CDLL, dtype: DType) -> None:
         if d is not dtype:
             continue
         want = torch.tensor(as_number(value, dtype), dtype=dtype.torch)
-        assert torch.equal(out[i].isnan(), want.isnan()) and (want.isnan() or torch.equal(out[i], want)), cuda_literal(value, dtype)
+        same = out[i].isnan() if want.isnan() else torch.equal(out[i], want)
+        assert same, cuda_literal(value, dtype)
         assert out[i].signbit() == want.signbit(), cuda_literal(value, dtype)
 
 

@@ -36,6 +36,7 @@ from thunder_fuser.ir.nodes import (
     TensorType,
     Type,
     Value,
+    is_legal_name,
 )
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
 from thunder_fuser.ir.rules import infer
@@ -53,6 +54,8 @@ class FusionBuilder:
     """
 
     def __init__(self, name: str = "fusion") -> None:
+        if not is_legal_name(name):
+            raise IRError(f"'{name}' is no name for a fusion, expected letters, digits and underscores.")
         self.name = name
         self._inputs: list[Value] = []
         self._nodes: list[Node] = []
@@ -88,7 +91,8 @@ class FusionBuilder:
         """A row of `POINTWISE` applied to values and numbers. Also callable as a method: `b.add(x, y)`."""
         return self._emit(Pointwise(None, op, tuple(_operand(a) for a in args)), name=name)
 
-    def reduce(self, op: str, arg: Value, dims: Sequence[int] | None = None, *, keepdim: bool = False, name: str | None = None) -> Value:
+    def reduce(self, op: str, arg: Value, dims: Sequence[int] | None = None, *, keepdim: bool = False,
+               name: str | None = None) -> Value:
         """A row of `REDUCTIONS` over `dims` (all if None), which are removed, or kept as size 1 with `keepdim`."""
         rank = len(arg.shape)
         reduced = tuple(range(rank)) if dims is None else tuple(sorted(_dim(d, rank) for d in dims))
@@ -104,7 +108,8 @@ class FusionBuilder:
     def full(self, shape: Sequence[int], value: Operand | Number, dtype: DType, *, name: str | None = None) -> Value:
         return self._emit(Full(None, _operand(value)), TensorType(dtype, tuple(shape)), name)
 
-    def iota(self, length: int, dtype: DType, start: Operand | Number = 0, step: Operand | Number = 1, *, name: str | None = None) -> Value:
+    def iota(self, length: int, dtype: DType, start: Operand | Number = 0, step: Operand | Number = 1, *,
+             name: str | None = None) -> Value:
         return self._emit(Iota(None, _operand(start), _operand(step)), TensorType(dtype, (length,)), name)
 
     def reshape(self, arg: Value, shape: Sequence[int], *, name: str | None = None) -> Value:
@@ -122,7 +127,8 @@ class FusionBuilder:
     def permute(self, arg: Value, dims: Sequence[int], *, name: str | None = None) -> Value:
         return self._emit(Permute(None, arg, tuple(_dim(d, len(arg.shape)) for d in dims)), name=name)
 
-    def slice(self, arg: Value, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int] | None = None, *, name: str | None = None) -> Value:
+    def slice(self, arg: Value, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int] | None = None, *,
+              name: str | None = None) -> Value:
         steps = (1,) * len(starts) if steps is None else tuple(steps)
         return self._emit(Slice(None, arg, tuple(starts), tuple(stops), steps), name=name)
 
@@ -139,7 +145,8 @@ class FusionBuilder:
         full = tuple(arg.shape[d - lead] if n == -1 else n for d, n in enumerate(shape))
         return self.broadcast(arg, full, range(lead, len(full)), name=name)
 
-    def pad(self, arg: Value, widths: Sequence[tuple[int, int, int]], value: Operand | Number = 0, *, name: str | None = None) -> Value:
+    def pad(self, arg: Value, widths: Sequence[tuple[int, int, int]], value: Operand | Number = 0, *,
+            name: str | None = None) -> Value:
         return self._emit(Pad(None, arg, _operand(value), tuple(tuple(w) for w in widths)), name=name)
 
     def cat(self, args: Sequence[Value], dim: int = 0, *, name: str | None = None) -> Value:
@@ -171,6 +178,8 @@ class FusionBuilder:
         return out
 
     def _fresh(self, name: str | None) -> str:
+        if name is not None and not is_legal_name(name):
+            raise IRError(f"'{name}' is no name for a value, expected letters, digits and underscores.")
         if name is not None and name not in self._names:
             self._names.add(name)
             return name
@@ -202,7 +211,8 @@ def _add_table_methods() -> None:
         return method
 
     def reduction_method(op: str) -> Any:
-        def method(self: FusionBuilder, arg: Value, dims: Sequence[int] | None = None, *, keepdim: bool = False, name: str | None = None) -> Value:
+        def method(self: FusionBuilder, arg: Value, dims: Sequence[int] | None = None, *, keepdim: bool = False,
+                   name: str | None = None) -> Value:
             return self.reduce(op, arg, dims, keepdim=keepdim, name=name)
         return method
 

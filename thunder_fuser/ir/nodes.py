@@ -6,6 +6,7 @@ meaning is a row of `ops.POINTWISE`; ops that move elements are a class each, so
 
 from __future__ import annotations
 
+import keyword
 import math
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -52,6 +53,11 @@ class Value:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether a value may have this name: one that its text form can't mistake for a number."""
+    return name.replace(".", "_").isidentifier() and not keyword.iskeyword(name) and name not in ("inf", "nan")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

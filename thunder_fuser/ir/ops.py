@@ -63,7 +63,8 @@ class PointwiseOp:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """One reduction, `torch(x, dims)` in torch: `identity` and `combine` are C++ in the accumulation type `{T}`; `{0}` is the accumulator."""
+    """One reduction, `torch(x, dims)` in torch: `identity` and `combine` are C++ in the accumulation type `{T}`; `{0}` is
+    the accumulator."""
 
     name: str
     accepts: frozenset[str]

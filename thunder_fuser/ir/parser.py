@@ -1,21 +1,25 @@
 """Text -> fusion: reads what `printer` writes, for tests, bug reports and programs that replace a dumped one.
 
-Reads one program; blank lines and lines that open with `#` or `//` are passed over, as are the `//` marks before each line of a
-program quoted in generated source. Equal nodes stay as many as they are in the text.
+Reads one program; blank lines and lines that open with `#` or `//` are passed over. Equal nodes stay as many as they
+are in the text.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 from thunder_fuser.errors import IRError
 from thunder_fuser.ir import nodes
 from thunder_fuser.ir.dtypes import DTYPES
-from thunder_fuser.ir.nodes import Constant, Fusion, Node, Operand, ScalarType, TensorType, Type, Value
+from thunder_fuser.ir.nodes import Constant, Fusion, Node, Operand, ScalarType, TensorType, Type, Value, is_legal_name
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
 from thunder_fuser.ir.printer import attribute_names, print_type
 from thunder_fuser.ir.rules import infer
+
+T = TypeVar("T")
 
 _NAME = r"[A-Za-z_][\w.]*"
 _TYPE = r"[a-z]+\d+(?:\[[^\]]*\])?"
@@ -26,8 +30,8 @@ _ATTRIBUTE = re.compile(r"(\w+)=(\[[^\]]*\]|-?\d+)(?:, |$)")
 _FIRST_ATTRIBUTE = re.compile(r"(?:^|, )(?=\w+=)")
 _NUMBER = re.compile(r"True|False|-?(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?)")
 _STRUCTURAL = {c.__name__.lower(): c for c in (
-    nodes.Cast, nodes.Full, nodes.Iota, nodes.Reshape, nodes.Permute, nodes.Slice, nodes.Squeeze, nodes.Broadcast, nodes.Pad, nodes.Cat,
-    nodes.Flip, nodes.Copy)}
+    nodes.Cast, nodes.Full, nodes.Iota, nodes.Reshape, nodes.Permute, nodes.Slice, nodes.Squeeze, nodes.Broadcast, nodes.Pad,
+    nodes.Cat, nodes.Flip, nodes.Copy)}
 
 
 def parse(text: str) -> Fusion:
@@ -54,7 +58,7 @@ class _Parser:
             raise IRError(f"Line {last}: '{brace}' closes no program, expected '}}'.")
         return Fusion(name, inputs, made, outputs)
 
-    def _at(self, number: int, line: str, read):
+    def _at(self, number: int, line: str, read: Callable[[str], T]) -> T:
         try:
             return read(line)
         except IRError as e:
@@ -96,6 +100,8 @@ class _Parser:
     def define(self, name: str, type_: Type, *, bind: bool = True) -> Value:
         if name in self.values:
             raise IRError(f"'{name}' is defined twice.")
+        if not is_legal_name(name):
+            raise IRError(f"'{name}' is no name for a value.")
         value = Value(name, type_)
         if bind:
             self.values[name] = value
@@ -137,10 +143,22 @@ def _attributes(op: str, text: str) -> dict[str, object]:
         try:
             value = ast.literal_eval(match[2])
         except (SyntaxError, ValueError):
-            raise IRError(f"'{match[2]}' is no value of '{match[1]}', expected integers.") from None
+            value = None
+        if not _fits(match[1], value):
+            raise IRError(f"'{match[2]}' is no value of '{match[1]}', expected integers.")
         found[match[1]] = tuple(value) if isinstance(value, list) else value
         end = match.end()
     return found
+
+
+def _fits(name: str, value: object) -> bool:
+    """Whether an attribute's value has the type that its field has."""
+    if name == "dim":
+        return isinstance(value, int)
+    if name == "widths":
+        return isinstance(value, list) and all(
+            isinstance(w, tuple) and len(w) == 3 and all(isinstance(n, int) for n in w) for w in value)
+    return isinstance(value, list) and all(isinstance(n, int) for n in value)
 
 
 def _make(op: str, out: Value, operands: list[Operand], attributes: dict[str, object]) -> Node:

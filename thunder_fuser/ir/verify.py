@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Sequence
 
 from thunder_fuser.errors import IRError
 from thunder_fuser.ir.dtypes import DTYPES
-from thunder_fuser.ir.nodes import Constant, Fusion, Node, ScalarType, TensorType, Value, operands
+from thunder_fuser.ir.nodes import Constant, Fusion, Node, ScalarType, TensorType, Value, is_legal_name, operands
 from thunder_fuser.ir.printer import print_header, print_node, print_return, print_type
 from thunder_fuser.ir.rules import infer
 
@@ -32,11 +31,6 @@ def verify(fusion: Fusion) -> None:
                 _check_outputs(fusion, defined)
         except IRError as e:
             raise IRError(f"Fusion '{fusion.name}' is not legal: {e}\n{_around(fusion, place)}") from None
-
-
-def is_legal_name(name: str) -> bool:
-    """Whether a value may have this name: one that its text form can't mistake for a number."""
-    return name.replace(".", "_").isidentifier() and not keyword.iskeyword(name) and name not in ("inf", "nan")
 
 
 def _define(value: Value, defined: set[Value], names: set[str]) -> None:
