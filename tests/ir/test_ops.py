@@ -66,7 +66,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     (folder / "ops.cpp").write_text(f"#define ENTRY extern \"C\" void\n{math_text}\n{_unit()}")
     compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
     warnings = ["-Wall", "-Werror", "-Wno-overflow", "-Wno-int-in-bool-context"]
-    command = [compiler, "-O1", "-std=c++17", *warnings, "-ffp-contract=off", "-shared", "-fPIC", "-DTF_HOST", str(folder / "ops.cpp"), "-o", str(folder / "ops.so"), "-lm"]
+    command = [compiler, "-O1", "-std=c++17", *warnings, "-ffp-contract=off", "-shared", "-fPIC", "-DTF_HOST",
+               str(folder / "ops.cpp"), "-o", str(folder / "ops.so"), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(folder / "ops.so"))

@@ -412,8 +412,8 @@ class _Draft:
 
 
 _STEPS = (
-    "unary", "binary", "binary", "binary", "compare", "where", "cast", "cast", "reduce", "make", "permute", "reshape", "reshape", "slice",
-    "slice", "squeeze", "broadcast", "pad", "cat", "cat", "halves", "flip", "copy")
+    "unary", "binary", "binary", "binary", "compare", "where", "cast", "cast", "reduce", "make", "permute", "reshape", "reshape",
+    "slice", "slice", "squeeze", "broadcast", "pad", "cat", "cat", "halves", "flip", "copy")
 
 
 def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
