@@ -159,11 +159,13 @@ def _cat(node: Cat, table: Layouts) -> Layout:
 
 def _pad(node: Pad, table: Layouts) -> Layout:
     """Interior padding goes through a row-major tensor; widths that add nothing crop and clone; others allocate in
-    the argument's memory format."""
+    the argument's memory format. Cropping more than there is, which torch refuses, leaves a row-major fill."""
     shape, strides = node.arg.shape, table[node.arg].strides
     if any(interior for _, _, interior in node.widths):
         shape = tuple(n + max(n - 1, 0) * interior for n, (_, _, interior) in zip(shape, node.widths))
         strides = rules.contiguous(shape)
+    if any(low + n < 0 or high + n < 0 for n, (low, high, _) in zip(shape, node.widths)):
+        return Layout(node.out, rules.contiguous(node.out.shape), 0)
     if all(low <= 0 and high <= 0 for low, high, _ in node.widths):
         return Layout(node.out, rules.like(node.out.shape, strides), 0)
     return Layout(node.out, rules.suggested(node.out.shape, rules.suggests_channels_last(shape, strides)), 0)

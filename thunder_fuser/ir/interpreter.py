@@ -140,7 +140,8 @@ class _Interpreter:
         computed = op.torch(*wide).to(self.torch_dtype(node.out.dtype))
         if any(a is not b and not a.is_contiguous() for a, b in zip(given, wide)):
             # Widening a strided operand may change the order of its dims: eager's strides come from the narrow operands.
-            meta = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device="meta") for a in given]
+            # (Not on meta tensors of 16 bits, which torch widens itself, with the same loss.)
+            meta = [torch.empty_strided(a.shape, a.stride(), dtype=b.dtype, device="meta") for a, b in zip(given, wide)]
             return _restrided(computed, op.torch(*meta).stride())
         return computed
 
@@ -200,20 +201,17 @@ def _moved(node: Node, arg: Tensor) -> Tensor:
 
 
 def _pad(arg: Tensor, value: Number, widths: Sequence[tuple[int, int, int]]) -> Tensor:
-    if all(not interior and low + n >= 0 and high + n >= 0 for n, (low, high, interior) in zip(arg.shape, widths)):
+    if any(interior for _, _, interior in widths):
+        # As Thunder does: spread the elements over a full tensor, then pad that.
+        spread = [n + max(n - 1, 0) * interior for n, (_, _, interior) in zip(arg.shape, widths)]
+        full = torch.full(spread, value, dtype=arg.dtype, device=arg.device)
+        full[tuple(slice(None, None, interior + 1) for _, _, interior in widths)] = arg
+        arg = full
+    if all(low + n >= 0 and high + n >= 0 for n, (low, high, _) in zip(arg.shape, widths)):
         return torch.constant_pad_nd(arg, [w for low, high, _ in reversed(widths) for w in (low, high)], value)
-    # torch has no interior padding, nor one that crops more than there is.
-    shape = [low + n + max(n - 1, 0) * interior + high for n, (low, high, interior) in zip(arg.shape, widths)]
-    out = torch.full(shape, value, dtype=arg.dtype, device=arg.device)
-    source, target = [], []
-    for size, n, (low, _, interior) in zip(shape, arg.shape, widths):
-        step = interior + 1
-        first = max(0, -(low // step))  # the first and last element of arg that lie within the result
-        last = min(n - 1, (size - 1 - low) // step)
-        source.append(slice(first, max(last + 1, first)))
-        target.append(slice(low + first * step, low + last * step + 1, step) if last >= first else slice(0, 0))
-    out[tuple(target)] = arg[tuple(source)]
-    return out
+    # torch refuses to crop more than there is: here that leaves nothing of arg.
+    shape = [low + n + high for n, (low, high, _) in zip(arg.shape, widths)]
+    return torch.full(shape, value, dtype=arg.dtype, device=arg.device)
 
 
 def _restrided(value: Tensor, strides: tuple[int, ...], *, always: bool = False) -> Tensor:
