@@ -137,6 +137,17 @@ def test_cat_promotes(device: str, run_one) -> None:
     assert out.dtype is torch.float32 and torch.equal(out, torch.cat([x.float(), y.float()]))
 
 
+@pytest.mark.parametrize("dtype", [
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float64])
+def test_reshape_across_a_cat_of_every_dtype(dtype: torch.dtype, device: str, run_one) -> None:
+    x = torch.randint(0, 9, (4, 6), device=device).to(dtype)
+    def body(fd: FusionDefinition, t: object) -> object:
+        joined = fd.ops.cat([fd.ops.slice(t, [0, 0], [4, 3]), fd.ops.slice(t, [0, 1], [4, 4])], 1)
+        return fd.ops.reshape(fd.ops.permute(joined, [1, 0]), [4, 6])
+
+    assert torch.equal(run_one(body, x), torch.cat([x[:, :3], x[:, 1:4]], 1).t().reshape(4, 6))
+
+
 def test_sizes_are_usable_in_shapes(device: str) -> None:
     with FusionDefinition() as fd:
         t = fd.define_tensor(shape=[-1, -1], dtype=DataType.Float)

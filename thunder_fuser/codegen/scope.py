@@ -73,13 +73,13 @@ class Scope:
         guarded = self.printer.condition(load.guards) if load.guards else ""
         if self.lanes == 1 or vector.width == 0:
             element = f"{base}[{self.printer.text(load.address)}]"
-            w.line(f"const {ctype} {name} = " + (f"{guarded} ? {element} : {ctype}{{}};" if guarded else f"{element};"))
+            w.line(f"const {ctype} {name} = " + (f"{guarded} ? {element} : {_nothing(ctype)};" if guarded else f"{element};"))
         elif vector.width == 1:
             w.line(f"tf::Vec<{ctype}, {self.lanes}> {name};")
             guard = self.printer.condition(load.guards, per_lane=True) if load.guards else ""
             element = f"{base}[{self.printer.text(load.address, per_lane=True)}]"
             w.line("#pragma unroll")
-            w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}.x[l] = " + (f"{guard} ? {element} : {ctype}{{}};" if guard else f"{element};"))
+            w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}.x[l] = " + (f"{guard} ? {element} : {_nothing(ctype)};" if guard else f"{element};"))
         else:
             call = f"tf::load_keep<{widths(self.lanes, vector, load.dtype)}>({base} + ({self.printer.text(load.address)}))"
             w.line(f"const tf::Vec<{ctype}, {self.lanes}> {name} = " + (f"{guarded} ? {call} : tf::Vec<{ctype}, {self.lanes}>{{}};" if guarded else f"{call};"))
@@ -187,6 +187,11 @@ def widths(lanes: int, vector: Vector, dtype: DType) -> str:
 
 def to_storage(text: str, dtype: DType) -> str:
     return text if dtype.storage == dtype.math else f"tf::convert<{dtype.storage}>({text})"
+
+
+def _nothing(ctype: str) -> str:
+    """What a load that its guard keeps from memory gives; names of two words cannot be written `T{}`."""
+    return f"({ctype})0" if " " in ctype else f"{ctype}{{}}"
 
 
 def combine(acc: Accumulate, left: str, right: str) -> str:
