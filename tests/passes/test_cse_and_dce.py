@@ -13,6 +13,7 @@ from tests.analysis.recipes import all_values, check, programs
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import F32
 from thunder_fuser.ir.nodes import Copy, Fusion, Pointwise, Reshape, Slice, TensorType, Value
+from thunder_fuser.ir.verify import verify
 from thunder_fuser.passes import PASSES, simplify
 from thunder_fuser.passes.cse import cse
 from thunder_fuser.passes.dce import dce
@@ -108,6 +109,7 @@ def test_programs_with_doubled_nodes(case: tuple[Fusion, list[torch.Tensor]], da
             twins[node.out] = twin
     outputs = tuple(twins.get(v, v) if data.draw(st.booleans()) else v for v in fusion.outputs)
     doubled = Fusion(fusion.name, fusion.inputs, tuple(nodes), outputs)
+    verify(simplify(doubled))
     check(simplify(doubled), inputs, doubled)
 
 

@@ -13,6 +13,7 @@ from tests.support.programs import programs as all_programs
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import BF16, F16, F32, F64, I32, DType
 from thunder_fuser.ir.nodes import Cast, Copy, Fusion, Value
+from thunder_fuser.ir.verify import verify
 from thunder_fuser.passes import simplify
 from thunder_fuser.passes.dce import dce
 from thunder_fuser.passes.merge_casts import merge_casts
@@ -173,6 +174,7 @@ def test_keep_rounding() -> None:
 @settings(max_examples=300, deadline=None)
 def test_values_strides_and_aliases_stay(case: tuple[Fusion, list[torch.Tensor]]) -> None:
     fusion, inputs = case
+    verify(simplify(fusion))
     check(simplify(fusion), inputs, fusion)
     merged = merge_casts(dce(fusion))
     assert merge_casts(merged) is merged
@@ -182,4 +184,5 @@ def test_values_strides_and_aliases_stay(case: tuple[Fusion, list[torch.Tensor]]
 @settings(max_examples=200, deadline=None)
 def test_programs_of_all_ops(case: tuple[Fusion, list]) -> None:
     fusion, inputs = case
+    verify(simplify(fusion))
     check(simplify(fusion), inputs, fusion)

@@ -36,11 +36,22 @@ def cse(fusion: Fusion) -> Fusion:
     """Computes equal nodes once. The builder does so while it builds; this is for fusions made otherwise, and for nodes
     that another pass made equal.
 
-        fusion f(x: f32[4])              fusion f(x: f32[4])
-          a = neg x                        a = neg x
-          b = neg x               =>       c = mul a, a
-          c = mul a, b                     return c
+    Before:
+
+        fusion f(x: f32[4]) {
+          a: f32[4] = neg(x)
+          b: f32[4] = neg(x)
+          c: f32[4] = mul(a, b)
           return c
+        }
+
+    After:
+
+        fusion f(x: f32[4]) {
+          a: f32[4] = neg(x)
+          c: f32[4] = mul(a, a)
+          return c
+        }
 
     Copies are never merged. Two equal values whose storage a user holds (outputs, or what outputs are views of) stay
     two tensors: the second becomes a copy of the first. A reshape of that kind stays as it is, since whether it is a

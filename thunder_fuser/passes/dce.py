@@ -8,11 +8,21 @@ from thunder_fuser.ir.nodes import Fusion, Node, operand_values
 def dce(fusion: Fusion) -> Fusion:
     """Drops nodes that no output needs. Inputs stay, used or not: they are the signature.
 
-        fusion f(x: f32[4])              fusion f(x: f32[4])
-          a = neg x                        b = exp x
-          b = exp x               =>       return b
-          c = add a, b
+    Before:
+
+        fusion f(x: f32[4]) {
+          a: f32[4] = neg(x)
+          b: f32[4] = exp(x)
+          c: f32[4] = add(a, b)
           return b
+        }
+
+    After:
+
+        fusion f(x: f32[4]) {
+          b: f32[4] = exp(x)
+          return b
+        }
     """
     needed = set(fusion.outputs)
     kept: list[Node] = []

@@ -30,13 +30,26 @@ _WIDE = (F32, F64)
 def merge_casts(fusion: Fusion) -> Fusion:
     """Keeps values wide where the program rounds them to 16 bits and widens them again, if no one sees them rounded.
 
-        fusion f(x: f32[4, 2])                   fusion f(x: f32[4, 2])
-          a = exp x                                a = exp x
-          b = cast a: bf16                         c = permute a [1, 0]: f32
-          c = permute b [1, 0]: bf16       =>      d = copy c
-          d = cast c: f32                          e = neg d
-          e = neg d                                return e
+    Before:
+
+        fusion f(x: f32[4, 2]) {
+          a: f32[4, 2] = exp(x)
+          b: bf16[4, 2] = cast(a)
+          c: bf16[2, 4] = permute(b, dims=[1, 0])
+          d: f32[2, 4] = cast(c)
+          e: f32[2, 4] = neg(d)
           return e
+        }
+
+    After:
+
+        fusion f(x: f32[4, 2]) {
+          a: f32[4, 2] = exp(x)
+          c: f32[2, 4] = permute(a, dims=[1, 0])
+          d: f32[2, 4] = copy(c)
+          e: f32[2, 4] = neg(d)
+          return e
+        }
 
     16-bit values that are connected by nodes that only move elements stand and fall together: either all are kept
     wide, or none is. A cast to the wide dtype becomes its operand, or a copy where it matters that a cast has fresh
