@@ -49,7 +49,7 @@ def programs(
     shapes = [draft.shape() for _ in range(draw(st.integers(1, 2)))]
     for _ in range(draw(st.sampled_from((2, 1, 3)))):
         draft.tensor(draw(st.sampled_from(shapes)), draw(st.sampled_from(draft.dtypes)))
-    if scalars and draw(st.integers(0, 3)) == 3:
+    if scalars and draw(st.integers(0, 2)) == 2:
         draft.scalar()
     steps = [getattr(draft, f"_{name}") for name in _STEPS if reductions or name != "reduce"]
     for _ in range(draw(st.integers(min(3, max_nodes), max_nodes))):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from thunder_fuser.codegen.indexing import IndexPrinter
 from thunder_fuser.codegen.literals import cuda_literal
 from thunder_fuser.codegen.writer import SourceWriter
-from thunder_fuser.ir.dtypes import DType
+from thunder_fuser.ir.dtypes import BOOL, DType
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
 from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Expr, Literal, Load, Position, Scalar, Select, topological
@@ -166,8 +166,13 @@ class Scope:
 
     def _apply(self, expr: Apply, texts: dict[Expr, str]) -> str:
         row = POINTWISE[expr.op]
-        args = [self.math(a, texts) for a in expr.args]
-        text = row.cuda.format(*(f"({a})" if a.startswith("-") else a for a in args))
+        args = []
+        for i, arg in enumerate(expr.args):
+            wanted = BOOL if expr.op == "where" and i == 0 else expr.operand_dtype
+            text = self.math(arg, texts)
+            # A number handed in has a dtype of its own: it takes the operands', as a literal does.
+            args.append(text if arg.dtype.math == wanted.math else f"tf::convert<{wanted.math}>({text})")
+        text = row.expression(expr.operand_dtype).format(*(f"({a})" if a.startswith("-") else a for a in args))
         if row.out == "same" and expr.dtype.kind == "int" and expr.dtype.size < 4:
             return f"static_cast<{expr.dtype.storage}>({text})"
         return to_storage(text, expr.dtype) if row.out == "same" else text
