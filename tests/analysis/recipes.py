@@ -93,7 +93,8 @@ def programs(draw: st.DrawFn, rounding: bool = False) -> tuple[Fusion, list[torc
 def _slice(draw: st.DrawFn, b: FusionBuilder, x: Value) -> Value:
     starts, stops = [], []
     for n in x.shape:
-        start, stop = draw(st.sampled_from([(0, n), (0, n), (0, -(-n // 2)), (n // 2, n), (n // 2, n), (0, n - 1), (1, n), (n, n)]))
+        half = n // 2
+        start, stop = draw(st.sampled_from([(0, n), (0, n), (0, n - half), (half, n), (half, n), (0, n - 1), (1, n), (n, n)]))
         starts.append(min(start, n))
         stops.append(max(stop, starts[-1]))
     return b.slice(x, starts, stops, [draw(st.sampled_from([1, 1, 1, 2])) for _ in x.shape])
@@ -115,7 +116,8 @@ def _broadcast(draw: st.DrawFn, b: FusionBuilder, x: Value) -> Value:
     if len(x.shape) > 3:
         return b.copy(x)
     at = draw(st.integers(0, len(x.shape)))
-    return b.broadcast(x, (*x.shape[:at], draw(st.integers(1, 2)), *x.shape[at:]), [d + (d >= at) for d in range(len(x.shape))])
+    shape = (*x.shape[:at], draw(st.integers(1, 2)), *x.shape[at:])
+    return b.broadcast(x, shape, [d + (d >= at) for d in range(len(x.shape))])
 
 
 def _compute(draw: st.DrawFn, b: FusionBuilder, x: Value) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from thunder_fuser.analysis.layout import layouts
 from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import F32, I64
-from thunder_fuser.ir.nodes import Fusion
+from thunder_fuser.ir.nodes import Fusion, Value
 
 
 def analyse(b: FusionBuilder, *strides: tuple[int, ...]) -> AliasInfo:
@@ -55,8 +57,9 @@ def test_views_of_an_input_need_no_kernel() -> None:
     lambda b, x: b.flip(x, ()),
     lambda b, x: b.copy(x, (0, 1)),
     lambda b, x: b.reshape(b.permute(x, (1, 0)), (24,)),
-], ids=["clone", "cast", "cat of one", "pad by nothing", "crop", "add 0", "mul 1", "flip", "flip nothing", "same order", "reshape"])
-def test_fresh_storage(build) -> None:  # noqa: ANN001
+], ids=["clone", "cast", "cat of one", "pad by nothing", "crop", "add 0", "mul 1", "flip", "flip nothing", "same order",
+        "reshape"])
+def test_fresh_storage(build: Callable[[FusionBuilder, Value], Value]) -> None:
     b = FusionBuilder()
     out = b.output(build(b, b.tensor(F32, (4, 6))))
     info = analyse(b, (6, 1))

@@ -96,6 +96,12 @@ def test_lerp_by_a_number(specs: list[Strided]) -> None:
     check(specs, lambda b, x, y: b.lerp(x, y, 0.5), lambda x, y: torch.lerp(x, y, 0.5))
 
 
+@given(same_shape(2))
+@many
+def test_lerp_to_a_number(specs: list[Strided]) -> None:
+    check(specs, lambda b, x, w: b.lerp(x, 2.0, w), lambda x, w: torch.lerp(x, torch.tensor(2.0), w))
+
+
 @given(spec=strided())
 @many
 def test_where_with_number(spec: Strided) -> None:

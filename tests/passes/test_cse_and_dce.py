@@ -14,7 +14,7 @@ from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import F32
 from thunder_fuser.ir.nodes import Copy, Fusion, Pointwise, Reshape, Slice, TensorType, Value
 from thunder_fuser.ir.verify import verify
-from thunder_fuser.passes import PASSES, simplify
+from thunder_fuser.passes import PASSES, Pass, simplify
 from thunder_fuser.passes.cse import cse
 from thunder_fuser.passes.dce import dce
 from thunder_fuser.passes.rewrite import substitute
@@ -49,7 +49,8 @@ def test_dce_without_outputs_keeps_inputs() -> None:
 
 
 def test_cse_follows_merged_operands() -> None:
-    fusion = chain(("a", "neg", "x"), ("b", "neg", "x"), ("c", "exp", "a"), ("d", "exp", "b"), ("e", "mul", "c d"), outputs=("e",))
+    fusion = chain(("a", "neg", "x"), ("b", "neg", "x"), ("c", "exp", "a"), ("d", "exp", "b"), ("e", "mul", "c d"),
+                   outputs=("e",))
     merged = cse(fusion)
     assert names(merged) == ["a", "c", "e"]
     x = torch.randn(4)
@@ -57,7 +58,8 @@ def test_cse_follows_merged_operands() -> None:
 
 
 def test_cse_leaves_copies_operand_order_and_constants_alone() -> None:
-    fusion = chain(("a", "copy", "x"), ("b", "copy", "x"), ("c", "add", "a b"), ("d", "add", "b a"), ("e", "mul", "c d"), outputs=("e",))
+    fusion = chain(("a", "copy", "x"), ("b", "copy", "x"), ("c", "add", "a b"), ("d", "add", "b a"), ("e", "mul", "c d"),
+                   outputs=("e",))
     assert cse(fusion) is fusion
     b = FusionBuilder()
     x = b.tensor(F32, (4,))
@@ -114,6 +116,6 @@ def test_programs_with_doubled_nodes(case: tuple[Fusion, list[torch.Tensor]], da
 
 
 @pytest.mark.parametrize("run", [p for p, _ in PASSES])
-def test_nothing_to_do_is_the_same_object(run) -> None:  # noqa: ANN001
+def test_nothing_to_do_is_the_same_object(run: Pass) -> None:
     fusion = chain(("a", "neg", "x"), ("b", "exp", "a"), outputs=("b",))
     assert run(fusion) is fusion

@@ -102,7 +102,8 @@ def _pow(node: Pointwise, operands: tuple[rules.Ints, ...], numbers: bool) -> ru
 
 def _lerp(node: Pointwise, operands: tuple[rules.Ints, ...], numbers: bool) -> rules.Ints:
     """A number as weight is no operand."""
-    return rules.elementwise(node.out.shape, operands, len(operands) < 2)
+    ends = [a for a in node.args[:2] if isinstance(getattr(a, "type", None), TensorType)]
+    return rules.elementwise(node.out.shape, operands, len(ends) < 2)
 
 
 def _erfcinv(node: Pointwise, operands: tuple[rules.Ints, ...], numbers: bool) -> rules.Ints:
