@@ -122,7 +122,8 @@ def _broadcast(draw: st.DrawFn, b: FusionBuilder, x: Value) -> Value:
 
 def _compute(draw: st.DrawFn, b: FusionBuilder, x: Value) -> Value:
     return draw(st.sampled_from([
-        lambda: b.neg(x), lambda: b.add(x, b.flip(x, ())), lambda: b.mul(x, 2.0), lambda: _cast(draw, b, x), lambda: b.cast(x, x.dtype), lambda: b.copy(x),
+        lambda: b.neg(x), lambda: b.add(x, b.flip(x, ())), lambda: b.mul(x, 2.0), lambda: _cast(draw, b, x),
+        lambda: b.cast(x, x.dtype), lambda: b.copy(x),
         lambda: b.flip(x, range(len(x.shape))), lambda: b.cat([x, b.copy(x)], 0) if x.shape else b.neg(x),
         lambda: b.pad(x, [(1, 0, 0) for _ in x.shape]), lambda: b.pad(x, [(0, 0, 0) for _ in x.shape])]))()
 
