@@ -19,6 +19,8 @@ from thunder_fuser.translators import TRANSLATIONS
 
 # Fresh storage is what these are for.
 COPIES = (PrimIDs.CLONE, PrimIDs.STRIDE_ORDER)
+# These speak of an output of the forward by its name, they do not read its value.
+NAMING = (PrimIDs.RETURN, PrimIDs.GET_GRAD)
 
 
 def eliminate(items: Sequence[Item], returned: set[str]) -> list[Item]:
@@ -27,19 +29,22 @@ def eliminate(items: Sequence[Item], returned: set[str]) -> list[Item]:
     if any(writes_in_place(item.bsym) for item in items):
         return list(items)
     renamed: dict[Variable, Proxy] = {}
+    dropped: dict[Variable, Proxy] = {}
     known: dict[Any, Proxy] = {}
     kept: list[Item] = []
     for item in items:
         bsym = item.bsym
-        if any(variableify(p) in renamed for p in bsym.flat_proxy_args):
-            bsym = bsym.from_bsym_swap_proxies(renamed, skip_output=True)
+        names = dropped if bsym.sym.id in NAMING else renamed
+        if any(variableify(p) in names for p in bsym.flat_proxy_args):
+            bsym = bsym.from_bsym_swap_proxies(names, skip_output=True)
         if item.place is not None and bsym.sym.id not in COPIES:
             key = (bsym.sym.id, item.place, _key(bsym.args), _key(bsym.kwargs))
             first = known.setdefault(key, bsym.output)
             if first is not bsym.output:
-                # All other uses go to the first; an output of the forward is computed again, into its own tensor.
+                # All uses go to the first; but an output of the forward is returned under its own name, a tensor of its own.
                 renamed[variableify(bsym.output)] = first
                 if item.place.backward or bsym.output.name not in returned:
+                    dropped[variableify(bsym.output)] = first
                     continue
         kept.append(Item(bsym, item.place))
     return kept

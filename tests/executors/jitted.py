@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import thunder_fuser
+import thunder_fuser.executors
 from thunder_fuser.executors.executor import PREFIX
 
 

@@ -1,0 +1,463 @@
+"""What the executor claims, how it makes regions of it, and that programs stay right."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import warnings
+
+import pytest
+import thunder
+import torch
+import torch.nn.functional as F
+from thunder.extend import FUEL_LEVEL
+
+import thunder_fuser
+from thunder_fuser.executors import options
+from tests.executors.jitted import backward, calls, forward, fusions, gradients, jit, operators, same
+
+
+def rand(*shape, device="cpu", dtype=torch.float32, grad=False):
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(*shape, generator=generator).to(device, dtype).requires_grad_(grad)
+
+
+# being found
+
+
+def test_importing_the_package_does_not_import_thunder():
+    code = ("import sys; sys.modules['thunder'] = None\n"
+            "import thunder_fuser, thunder_fuser.compiler, thunder_fuser.ir.builder\n"
+            "assert not any(m.startswith(('thunder_fuser.executors', 'thunder_fuser.translators')) for m in sys.modules)\n"
+            "assert {'executor', 'jit'} <= set(dir(thunder_fuser))\n")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_name_works_once_the_executor_is_imported():
+    assert thunder.get_executor("thunder_fuser") is thunder_fuser.executor
+    jitted = thunder.jit(lambda x: x * 2.0 + 1.0, executors=["thunder_fuser"], fuser_host=True)
+    same(jitted(rand(3)), rand(3) * 2.0 + 1.0)
+    assert len(fusions(forward(jitted))) == 1
+
+
+def test_jit_puts_attention_first_and_leaves_cross_entropy_to_thunder():
+    jitted = thunder_fuser.jit(lambda x: x * 2.0, fuser_host=True)
+    jitted(rand(3))
+    names = [ex.name for ex in thunder.compile_data(jitted).executors_list]
+    assert names.index("sdpa") < names.index("thunder_fuser") < names.index("torch")
+    assert "torchcompile_xentropy" not in names and len(fusions(forward(jitted))) == 1
+
+
+def test_cpu_tensors_stay_with_torch_unless_asked(monkeypatch):
+    def fused(**options):
+        jitted = thunder.jit(lambda x: x * 2.0 + 1.0, executors=[thunder_fuser.executor], **options)
+        same(jitted(rand(3)), rand(3) * 2.0 + 1.0)
+        return len(fusions(forward(jitted)))
+
+    monkeypatch.delenv("THUNDER_FUSER_HOST", raising=False)
+    assert (fused(), fused(fuser_host=True)) == (0, 1)
+    monkeypatch.setenv("THUNDER_FUSER_HOST", "1")
+    assert (fused(), fused(fuser_host=False)) == (1, 0)
+
+
+# regions
+
+
+def test_names_are_numbered_across_forward_and_backward():
+    jitted = jit(lambda x, w: (torch.sin(x) * 2.0 @ w).tanh() * 3.0)
+    gradients(jitted, (rand(3, 4, grad=True), rand(4, 5, grad=True)))
+    names = [b.sym.name for t in (forward(jitted), backward(jitted)) for b in fusions(t)]
+    assert names == [f"TFuser{i}" for i in range(len(names))] and len(names) >= 4
+
+
+@pytest.mark.parametrize("fusion_type, expected", [("consecutive", 2), ("dataflow", 1)])
+def test_fusion_type(fusion_type, expected, device):
+    def f(x, y):
+        a = (x * 2.0).sum(0)
+        b = torch.sort(y)[0]
+        return a * 3.0, b
+
+    jitted = jit(f, fusion_type=fusion_type)
+    x, y = rand(4, 5, device=device), rand(7, device=device)
+    same(jitted(x, y), f(x, y), rtol=1e-6, atol=1e-6)
+    assert len(fusions(forward(jitted))) == expected
+
+
+def test_an_unknown_fusion_type_is_refused():
+    with pytest.raises(ValueError, match="Unknown fusion type"):
+        jit(lambda x: x * 2.0, fusion_type="sideways")(rand(3))
+
+
+def test_forward_and_backward_are_never_one_fusion(device):
+    jitted = jit(lambda x: torch.tanh(x) * x, fusion_type="dataflow")
+    x = rand(9, device=device, grad=True)
+    for given, wanted in zip(gradients(jitted, (x,)), gradients(lambda x: torch.tanh(x) * x, (x,))):
+        same(given, wanted, rtol=1e-5, atol=1e-6)
+    assert len(fusions(forward(jitted))) == len(fusions(backward(jitted))) == 1
+
+
+def test_a_lone_view_is_left_to_torch_and_two_are_a_fusion_without_kernels(device):
+    x = rand(4, 6, device=device)
+    lone = jit(lambda x: x.transpose(0, 1))
+    same(lone(x), x.transpose(0, 1))
+    assert not fusions(forward(lone))
+    two = jit(lambda x: x.transpose(0, 1)[1:])
+    out = two(x)
+    same(out, x.transpose(0, 1)[1:])
+    assert out.stride() == x.transpose(0, 1)[1:].stride() and out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    ((call),) = calls(forward(two)).values()
+    report = call.last_used.report()
+    assert not report.kernels and report.allocated_bytes == 0
+
+
+def test_a_region_that_reads_no_tensor_is_left_to_torch(device):
+    jitted = jit(lambda x: (x, torch.full((3,), 2.0, device=x.device) * 3.0))
+    x = rand(2, device=device)
+    same(jitted(x)[1], torch.full((3,), 6.0, device=device))
+    assert not fusions(forward(jitted))
+
+
+def test_fuel_stops_fusing_and_the_program_stays_right():
+    def f(x, w):
+        return torch.lerp(x, x * 2.0, 0.25) @ w * 2.0
+
+    x, w = rand(3, 3), rand(3, 3)
+    try:
+        for fuel, expected in ((0, 0), (1, 1), (FUEL_LEVEL.UNLIMITED, 2)):
+            thunder_fuser.executor.set_fuel(fuel)
+            jitted = jit(f)
+            same(jitted(x, w), f(x, w), rtol=1e-6, atol=1e-6)
+            assert len(fusions(forward(jitted))) == expected
+    finally:
+        thunder_fuser.executor.set_fuel(FUEL_LEVEL.UNLIMITED)
+    with pytest.raises(ValueError, match="-1"):
+        thunder_fuser.executor.set_fuel(-1)
+
+
+# values
+
+
+def test_equal_outputs_of_a_forward_are_two_tensors(device):
+    jitted = jit(lambda x: (x + 1.0, x + 1.0))
+    x = rand(5, device=device)
+    a, b = jitted(x)
+    same((a, b), (x + 1.0, x + 1.0))
+    a.zero_()
+    same(b, x + 1.0)
+
+
+def test_one_value_returned_twice_and_views_returned_twice(device):
+    def f(x):
+        y = x * 2.0
+        return y, y, y.reshape(6), y.reshape(6), y.reshape(6)[1:]
+
+    x = rand(2, 3, device=device, grad=True)
+    for given, wanted in zip(gradients(jit(f), (x,)), gradients(f, (x,))):
+        same(given, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_equal_gradients_are_one_tensor(device):
+    jitted = jit(lambda x, r: torch.tanh(x + r))
+    x, r = rand(8, device=device, grad=True), rand(8, device=device, grad=True)
+    _, grads = gradients(jitted, (x, r))
+    (fusion,) = fusions(backward(jitted))
+    assert len(fusion.output) == 1
+    same(*grads, rtol=0, atol=0)
+
+
+def test_a_gradient_and_its_view_share_memory_but_not_with_the_input(device):
+    jitted = jit(lambda x, w: (x * 3.0).sum(0) + w)
+    x, w = rand(4, 5, device=device, grad=True), rand(5, device=device, grad=True)
+    for given, wanted in zip(gradients(jitted, (x, w)), gradients(lambda x, w: (x * 3.0).sum(0) + w, (x, w))):
+        same(given, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_an_input_returned_as_it_is(device):
+    def f(x):
+        return x, x * 2.0, x.reshape(-1).reshape(x.shape)
+
+    x = rand(2, 3, device=device, grad=True)
+    for given, wanted in zip(gradients(jit(f), (x,)), gradients(f, (x,))):
+        same(given, wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: x.t().contiguous().t(),
+    lambda x: torch.empty(13, 9, dtype=x.dtype, device=x.device)[2:9, 3:8].copy_(x),
+    lambda x: x[:1].expand(7, 5),
+    lambda x: torch.empty(36, dtype=x.dtype, device=x.device)[1:].view(7, 5).copy_(x),
+], ids=["transposed", "a window", "stride 0", "misaligned"])
+def test_strides_not_seen_before_reuse_the_trace(make, device):
+    def f(x):
+        y = x.transpose(0, 1)[:, 1:] * 2.0
+        return torch.cat((y, -y), 1).reshape(-1), x.transpose(0, 1)[1:]
+
+    jitted = jit(f)
+    plain = rand(7, 5, device=device)
+    same(jitted(plain), f(plain))
+    x = make(plain)
+    given, wanted = jitted(x), f(x)
+    same(given, wanted)
+    assert [g.stride() for g in given] == [w.stride() for w in wanted]
+    assert thunder.cache_misses(jitted) == 1
+
+
+def test_zero_size_and_empty_pieces(device):
+    def f(x, e):
+        return torch.cat((x * 2.0, e), -1), x[..., 0:0] + 1.0, torch.cat((x[..., 1:], x[..., :0], -x[..., :1]), -1)
+
+    for shape in ((3, 4), (0, 4), (1, 1)):
+        x, e = rand(*shape, device=device, grad=True), rand(shape[0], 0, device=device)
+        for given, wanted in zip(gradients(jit(f), (x, e)), gradients(f, (x, e))):
+            same(given, wanted)
+
+
+def test_numbers_are_constants_and_guarded(device):
+    f = lambda x, a, b: (x * a + b, x if b else -x)  # noqa: E731
+    jitted = jit(f)
+    x = rand(3, device=device)
+    for a, b in ((2, 0.5), (3, 0.5), (2, -0.0), (True, 0)):
+        same(jitted(x, a, b), f(x, a, b))
+
+
+def test_symbolic_values_are_left_to_torch_and_right():
+    jitted = jit(lambda x, a: x * a + 1.0, cache="symbolic values", debug_options=None)
+    for shape, a in (((3,), 2.0), ((5,), 3.0)):
+        x = rand(*shape)
+        same(jitted(x, a), x * a + 1.0)
+
+
+def test_dropout_is_left_to_torch(device):
+    f = lambda x: F.dropout(x * 2.0, 0.5) + 1.0  # noqa: E731
+    x = rand(64, device=device, grad=True)
+    (out,), (grad,) = gradients(jit(f, debug_options=None), (x,), [torch.ones(64, device=device)])
+    kept = out != 1.0
+    same(out[kept], (x * 4.0 + 1.0)[kept], rtol=1e-6, atol=1e-6)
+    same(grad, torch.where(kept, 4.0, 0.0))
+    assert 10 < kept.sum() < 54
+
+
+def test_random_numbers_are_never_merged():
+    jitted = jit(lambda x: (torch.rand_like(x) + 1.0, torch.rand_like(x) + 1.0), debug_options=None)
+    a, b = jitted(rand(32))
+    assert not torch.equal(a, b)
+
+
+def test_in_place_programs_stay_right(device):
+    def f(x, y):
+        y.add_(x * 2.0)
+        z = y * 3.0
+        y.mul_(2.0)
+        return z + y, y.reshape(-1)
+
+    def g(x, y):
+        view = x.reshape(-1)
+        view.mul_(2.0)
+        return x + 1.0, y * x
+
+    for fn in (f, g):
+        x, y = rand(2, 3, device=device), rand(2, 3, device=device) + 1.0
+        x2, y2 = x.clone(), y.clone()
+        same(jit(fn, debug_options=None)(x, y), fn(x2, y2))
+        same((x, y), (x2, y2))
+
+
+def test_batch_norm_updates_its_statistics(device):
+    torch.manual_seed(0)
+    ours, theirs = (torch.nn.BatchNorm1d(4, device=device) for _ in range(2))
+    jitted = jit(ours, debug_options=None)
+    x = rand(6, 4, device=device, grad=True)
+    for given, wanted in zip(gradients(jitted, (x,)), gradients(theirs, (x,))):
+        same(given, wanted, rtol=1e-4, atol=1e-5)
+    same((ours.running_mean, ours.running_var), (theirs.running_mean, theirs.running_var), rtol=1e-5, atol=1e-6)
+
+
+def test_flip_has_a_gradient(device):
+    f = lambda x: x.flip(0, 1) * x  # noqa: E731
+    x = rand(3, 4, device=device, grad=True)
+    for given, wanted in zip(gradients(jit(f), (x,)), gradients(f, (x,))):
+        same(given, wanted)
+
+
+def test_autocast(device):
+    linear = torch.nn.Linear(6, 5, device=device)
+    f = lambda x: torch.tanh(linear(x)) * 2.0 + x[:, :5]  # noqa: E731
+    x = rand(4, 6, device=device, grad=True)
+
+    class Wrapped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = linear
+
+        def forward(self, x):
+            return torch.tanh(self.linear(x)) * 2.0 + x[:, :5]
+
+    with torch.autocast(device, torch.bfloat16):
+        for given, wanted in zip(gradients(jit(Wrapped()), (x,)), gradients(f, (x,))):
+            same(given, wanted, rtol=2e-2, atol=2e-2)
+
+
+def test_no_grad(device):
+    jitted = jit(lambda x: torch.tanh(x) * 2.0)
+    x = rand(4, device=device, grad=True)
+    with torch.no_grad():
+        out = jitted(x)
+    assert not out.requires_grad
+    same(out, torch.tanh(x.detach()) * 2.0, rtol=1e-6, atol=1e-6)
+    assert jitted(x).requires_grad
+
+
+def test_two_functions_in_one_process_share_programs_but_not_names(device):
+    f, g = jit(lambda x: x * 2.0 + 1.0), jit(lambda y: y * 2.0 + 1.0)
+    h = jit(lambda y: y * 2.0 + 1.5)
+    x = rand(11, device=device)
+    for _ in range(2):
+        same(f(x), x * 2.0 + 1.0), same(g(x), x * 2.0 + 1.0), same(h(x), x * 2.0 + 1.5)
+    programs = [calls(forward(j))["TFuser0"].program for j in (f, g, h)]
+    assert programs[0] is programs[1] and programs[0] is not programs[2]
+
+
+def test_equal_layers_compile_once(device):
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.eye(6))
+
+        def forward(self, x):
+            return torch.tanh(x @ self.w) * 1.25 + x
+
+    model = torch.nn.Sequential(*(Block() for _ in range(4))).to(device)
+    jitted = jit(model)
+    x = rand(3, 6, device=device)
+    same(jitted(x), model(x), rtol=1e-5, atol=1e-5)
+    used = list(calls(forward(jitted)).values())
+    assert len(used) == 4 and len({id(c.program) for c in used}) == 1
+    assert used[0].cache_info()["plans_made"] == 1
+
+
+def test_fuse_called_again_by_another_pass_is_the_same_program():
+    jitted = jit(lambda x: x * 2.0 + 1.0)
+    jitted(rand(3))
+    (fusion,) = fusions(forward(jitted))
+    from thunder.executors.passes import update_fusion_call_ctx
+
+    with thunder_fuser.config.override(host=True, fallback="error"):
+        again = update_fusion_call_ctx(forward(jitted))
+    (other,) = fusions(again)
+    assert other.sym is not fusion.sym and calls(again)["TFuser0"].program is calls(forward(jitted))["TFuser0"].program
+    same(again.python_callable()(rand(3)), rand(3) * 2.0 + 1.0)
+
+
+def test_nothing_is_compiled_before_the_first_call(monkeypatch):
+    from thunder_fuser.executors import program
+
+    compiled = []
+    monkeypatch.setattr(program, "compile_fusion", lambda *args, **kw: compiled.append(args) or (lambda x: [x * 7.0]))
+    built = []
+    monkeypatch.setattr(thunder_fuser.executor, "fuse", lambda *args: built.append(list(compiled)) or type(executor).fuse(executor, *args))
+    executor = thunder_fuser.executor
+    jitted = jit(lambda x: x * 7.0 + 0.0 * x)
+    jitted(rand(3))
+    jitted(rand(3))
+    assert built == [[]] and len(compiled) == 1
+
+
+def test_threads_share_a_function(device):
+    jitted = jit(lambda x: (torch.tanh(x) * 2.0)[1:])
+    inputs = [rand(n, 3, device=device) for n in (4, 4, 4, 4)]
+    jitted(inputs[0])
+    failures = []
+
+    def work(x):
+        try:
+            for _ in range(20):
+                same(jitted(x), (torch.tanh(x) * 2.0)[1:], rtol=1e-6, atol=1e-6)
+        except BaseException as error:  # noqa: BLE001  reported by the main thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(x.t().contiguous().t() if i % 2 else x,)) for i, x in enumerate(inputs)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not failures
+
+
+def test_next_to_other_fusion_executors():
+    jitted = thunder.jit(lambda x, w: torch.tanh(x * 2.0) @ w + 1.0, executors=[thunder_fuser.executor, "torchcompile"], fuser_host=True)
+    x, w = rand(3, 4), rand(4, 4)
+    same(jitted(x, w), torch.tanh(x * 2.0) @ w + 1.0, rtol=1e-5, atol=1e-6)
+    assert 1 <= len(fusions(forward(jitted))) <= 2 and "TorchCompile0" in str(forward(jitted))
+
+
+def test_options_are_listed_as_used(capsys):
+    given = {"fuser_host": True, "fuser_keep_rounding": True, "fuser_fallback": "torch"}
+    assert given.keys() == options.OPTIONS.keys()
+    jitted = thunder.jit(lambda x: x * 2.0, executors=["thunder_fuser"], fuser_hots=True, **given)
+    jitted(rand(3))
+    thunder.last_compile_options(jitted)
+    used, unused = capsys.readouterr().out.split("Unused compile options")
+    assert all(f"{name}. {options.OPTIONS[name].description}" in used for name in given)
+    assert "fuser_hots" in unused and not any(name in unused for name in given)
+
+
+def test_a_wrong_option_value_is_refused_with_one_sentence():
+    with pytest.raises(thunder_fuser.errors.InputError, match="'fallback' was set to 'maybe'"):
+        jit(lambda x: x * 2.0, fuser_fallback="maybe")(rand(3))
+
+
+def test_the_callable_offers_what_people_know_from_other_fusers():
+    jitted = jit(lambda x: x * 2.0 + 1.0)
+    x = rand(3)
+    jitted(x)
+    call = calls(forward(jitted))["TFuser0"]
+    assert call.name == "TFuser0" and repr(call).startswith("<TFuser0: 2 prims, 1 inputs, 1 outputs")
+    assert call.last_inputs is None
+    call.store_inputs = True
+    jitted(x)
+    assert call.last_inputs[0].data_ptr() == x.data_ptr()
+    assert len(call.last_used.report().kernels) == 1 and "TFuser0" in str(call.fusion)
+    call.cache_clear()
+    assert call.last_used is None and call.cache_info() is None
+    same(jitted(x), x * 2.0 + 1.0)
+
+
+def test_a_fusion_symbol_survives_pickling():
+    import pickle
+
+    jitted = jit(lambda x: x * 2.0 + 1.0)
+    jitted(rand(3))
+    (fusion,) = fusions(forward(jitted))
+    assert pickle.loads(pickle.dumps(fusion.sym)) is fusion.sym
+
+
+@pytest.mark.parametrize("ops", [400])
+def test_the_pass_is_linear_in_the_trace(ops):
+    """Counted in calls of Python functions, not in seconds: four times the ops may not cost five times the calls."""
+    from thunder_fuser.executors.fusion_pass import fuse_trace
+
+    def calls_of(n):
+        def f(x):
+            for i in range(n):
+                x = torch.tanh(x) * (1.0 + i)
+            return x
+
+        jitted = thunder.jit(f, executors=[thunder_fuser.executor], fuser_host=True, fuser_fallback="torch")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            jitted(rand(2, grad=True))
+        trace = next(t for t in thunder.last_traces(jitted) if "Grad transform" in str(t.get_provenance()))
+        count = 0
+
+        def counted(frame, event, arg):
+            nonlocal count
+            count += event == "call"
+
+        with thunder_fuser.config.override(host=True):
+            sys.setprofile(counted)
+            try:
+                fuse_trace(trace, thunder_fuser.executor.fuse, lambda: True)
+            finally:
+                sys.setprofile(None)
+        return count
+
+    assert calls_of(ops) < 5 * calls_of(ops // 4)
