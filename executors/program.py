@@ -13,10 +13,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from thunder.core.codeutils import SigInfo
 from thunder.core.prims import python_return
 from thunder.core.proxies import NumberProxy, Proxy, TensorProxy
 from thunder.core.symbol import BoundSymbol
-from thunder.core.trace import TraceCtx
+from thunder.core.trace import TraceCtx, tracectx
 
 from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.errors import FuserError, InputError, LaunchError
@@ -131,8 +132,11 @@ def _through_torch(prims: Sequence[BoundSymbol], inputs: Sequence[Proxy], output
     trace = TraceCtx(None)
     trace.args = tuple(inputs)
     trace.kwargs = {}
-    trace._siginfo = None
-    trace.bound_symbols = [*unfused(prims), python_return.bind(tuple(outputs), output=())]
+    trace._siginfo = SigInfo.from_name_and_args("region", trace.args)
+    trace.bound_symbols = unfused(prims)
+    trace.names = {p.name for b in prims for p in (*b.flat_proxy_args, *b.flat_proxy_outs)}
+    with tracectx(trace):
+        python_return(tuple(outputs))
     return transform_for_execution(trace, get_always_executors()).python_callable()
 
 

@@ -1,0 +1,52 @@
+"""Reasons: which symbols are claimed and why others are not."""
+
+from __future__ import annotations
+
+import pytest
+import thunder
+import torch
+
+import thunder_fuser.executors
+from thunder_fuser import config
+from thunder_fuser.executors.claims import why_not
+
+executor = thunder_fuser.executors.executor
+
+
+def reasons(f, *inputs):
+    """What `why_not` says of each symbol that computes something, as traced."""
+    jitted = thunder.jit(f)
+    jitted(*inputs)
+    trace = thunder.last_traces(jitted)[0]
+    return [why_not(b) for b in trace.bound_symbols if b.sym.name not in ("unpack_trivial", "python_return")]
+
+
+CASES = {
+    "cpu": (lambda x: x * 2.0, "CPU tensors are left to torch", False),
+    "no translation": (lambda x: torch.sort(x)[0], "'sort' has no translation", True),
+    "inside a composite": (lambda x: torch.cumsum(x, 0), "'cumsum' has no translation", True),
+    "complex": (lambda x: x.to(torch.complex64) * 2.0, "complex64", True),
+    "rank": (lambda x: x.reshape(1, 1, 1, 1, 1, 1, 1, 4, 3) * 2.0, "rank 9 is above 8", True),
+}
+
+
+@pytest.mark.parametrize("f, reason, host", CASES.values(), ids=CASES.keys())
+def test_the_reason_says_what_is_missing(f, reason, host):
+    with config.override(host=host):
+        found = reasons(f, torch.randn(4, 3))
+    assert any(r is not None and reason in r for r in found), found
+
+
+def test_claimed_symbols_have_no_reason():
+    with config.override(host=True):
+        assert reasons(lambda x: torch.nn.functional.gelu(x).sum(0) + x[0], torch.randn(4, 3)) == [None] * 4
+
+
+def test_checkers_agree_with_reasons_and_leave_nothing_behind():
+    jitted = thunder.jit(lambda x: torch.tanh(x) * torch.sort(x)[0])
+    jitted(torch.randn(4, 3))
+    for host in (True, False):
+        with config.override(host=host):
+            for bsym in thunder.last_traces(jitted)[0].bound_symbols:
+                if bsym.sym.name not in ("unpack_trivial", "python_return"):
+                    assert executor.can_fuse(bsym) == (why_not(bsym) is None)
