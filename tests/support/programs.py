@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
+from hypothesis import note
 from hypothesis import strategies as st
 
 from thunder_fuser.ir.builder import FusionBuilder
@@ -55,7 +56,9 @@ def programs(
     for _ in range(draw(st.integers(min(3, max_nodes), max_nodes))):
         draw(st.sampled_from(steps))()
     draft.outputs()
-    return draft.builder.build(), draft.inputs
+    fusion = draft.builder.build()
+    note(str(fusion))  # hypothesis itself would print a failing program as nested dataclasses
+    return fusion, draft.inputs
 
 
 @st.composite
@@ -280,16 +283,18 @@ class _Draft:
         self.computed(self.builder.cast(arg, dtype), bound, arg, rounds=arg.dtype is not dtype)
 
     def _reduce(self) -> None:
-        arg = self.value(lambda v: v.dtype.kind != "bool")
+        arg = self.value(lambda v: bool(v.shape))
         if arg is None:
             return
         dims = [d for d in range(len(arg.shape)) if self.draw(st.booleans())]
-        bound = self.bounds[arg] * max(1, math.prod(arg.shape[d] for d in dims))
-        if not dims or not self.fits(bound, arg.dtype):
+        reduced = math.prod(arg.shape[d] for d in dims)
+        op = self.pick(("any", "all") if arg.dtype.kind == "bool" else ("sum", "sum", "amax", "amin"))
+        bound = self.bounds[arg] * max(1, reduced) if op == "sum" else self.bounds[arg]
+        if not dims or not self.fits(bound, arg.dtype) or (op in ("amax", "amin") and not reduced):
             return
-        if self.wraps(arg.dtype, bound, "sum"):
+        if op == "sum" and self.wraps(arg.dtype, bound, op):
             bound = _RANGE[arg.dtype]
-        self.computed(self.builder.sum(arg, dims, keepdim=self.draw(st.booleans())), bound, arg)
+        self.computed(self.builder.reduce(op, arg, dims, keepdim=self.draw(st.booleans())), bound, arg, rounds=op == "sum")
 
     def _make(self) -> None:
         dtype = self.pick(self.dtypes)

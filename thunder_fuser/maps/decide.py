@@ -31,7 +31,7 @@ def divisible(index: Affine, divisor: int, *, may_cut: bool) -> bool | None:
         return rest.const == 0
     if may_cut and len(rest.terms) == 1:
         axis, coef = rest.terms[0]
-        if coef in (1, -1) and _is_loop(axis):
+        if coef in (1, -1) and _is_loop(axis) and axis.key[0] == "i":  # a reduced axis is walked whole: guarded
             if axis.extent > divisor:
                 raise Split(axis, divisor)
             # the one residue that fits, isolated on both sides
