@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import torch
 from hypothesis import HealthCheck, given, settings
 
 from tests.support.programs import programs
 from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.ir.interpreter import evaluate
+from thunder_fuser.maps import nests
 
 SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
@@ -29,6 +32,13 @@ def agrees(fusion, inputs, **options):
 @given(programs())
 def test_random_programs(case):
     agrees(*case)
+
+
+@settings(max_examples=100, **SETTINGS)
+@given(programs())
+def test_random_programs_with_boxes_walked_together(case):
+    with mock.patch.object(nests, "BUSY_POINTS", 0):
+        agrees(*case)
 
 
 @settings(max_examples=50, **SETTINGS)

@@ -1,8 +1,9 @@
-"""Bundles of nests as C++: loads, then arithmetic, then stores. Used by `kernel`."""
+"""Bundles of nests as C++: unit numbers to indices, loads, arithmetic, stores. Used by `kernel`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from thunder_fuser.codegen.indexing import IndexPrinter, unravel
 from thunder_fuser.codegen.scope import Names, Scope
@@ -14,62 +15,40 @@ from thunder_fuser.schedule.plan import Bundle, Loop, NestPlan
 def emit_bundle(w: SourceWriter, names: Names, bundle: Bundle, block: str, *, wide_index: bool) -> None:
     """All nests of a bundle, for the block whose number within the bundle is the C++ text `block`."""
     index_type = "long long" if wide_index else "int"
+    if bundle.swizzle > 1:
+        n, stride = bundle.swizzle, bundle.stride
+        w.line(f"const unsigned tile = {block} / {n * stride}u * {n * stride}u + {block} % {n}u * {stride}u + {block} / {n}u % {stride}u;")
+        block = "tile"
     first = 0
     for k, (nest, warps) in enumerate(zip(bundle.nests, bundle.warps)):
         last = first + 32 * warps
         head = "" if len(bundle.nests) == 1 else f"{'else ' if k else ''}if (threadIdx.x < {last}u)"
         with w.block(head):
-            thread = f"threadIdx.x - {first}u" if first else "threadIdx.x"
-            walks = [_Walk(w, names, bundle, nest, thread, j * 32 * warps, block, index_type) for j in range(bundle.unroll)]
-            for walk in walks:
-                walk.start()
-            for walk in walks:
-                walk.finish()
+            unit = f"{block} * {32 * warps}u + threadIdx.x" + (f" - {first}u" if first else "")
+            _Walk(w, names, nest, index_type).emit(unit, bundle.blocks * 32 * warps)
         first = last
 
 
 class _Walk:
-    """One unit of one nest in one thread: `start` finds it and loads, `finish` computes and stores."""
+    """One unit of one nest in one thread."""
 
-    def __init__(self, w: SourceWriter, names: Names, bundle: Bundle, nest: NestPlan, thread: str, ahead: int, block: str, index_type: str) -> None:
+    def __init__(self, w: SourceWriter, names: Names, nest: NestPlan, index_type: str) -> None:
         self.w, self.names, self.nest, self.index_type = w, names, nest, index_type
-        per_block = bundle.units_per_block(nest)
-        self.wide = nest.units >= 2**31
-        self.unit_text = f"{'(unsigned long long)' if self.wide else ''}{block} * {per_block}u + {thread}" + (f" + {ahead}u" if ahead else "")
-        self.unit = names.fresh("unit")
-        self.limits = f"{self.unit} < {nest.units}u{'ll' if self.wide else ''}" if bundle.blocks * per_block > nest.units else ""
         self.loops = {loop: names.fresh("i") for loop in (*nest.loops, *nest.repeats)}
         self.lane = nest.loops[-1] if nest.loops else None
 
-    def start(self) -> None:
-        """Unit, indices, loads. A thread past the end does the first unit again, and stores nothing."""
-        unit_type = "unsigned long long" if self.wide else "unsigned"
-        if self.limits:
-            at = self.names.fresh("at")
-            self.w.line(f"const {unit_type} {at} = {self.unit_text};")
-            self.inside = self.names.fresh("inside")
-            self.w.line(f"const bool {self.inside} = {self.limits.replace(self.unit, at)};")
-            self.w.line(f"const {unit_type} {self.unit} = {self.inside} ? {at} : 0u;")
-        else:
-            self.w.line(f"const {unit_type} {self.unit} = {self.unit_text};")
-        unravel(self.w.line, self.nest.loops, self.loops, self.unit, self.nest.lanes, self.index_type, lane_last=True)
-        if not self.nest.tail:
-            self.results = self._results(self.nest.lanes)
-            self.results.load()
-
-    def finish(self) -> None:
-        if not self.nest.tail:
-            self.results.evaluate()
-            if self.limits:
-                with self.w.block(f"if ({self.inside})"):
-                    self._store(self.results)
-            else:
-                self._store(self.results)
-        elif self.limits:
-            with self.w.block(f"if ({self.inside})"):
+    def emit(self, unit: str, units: int) -> None:
+        """`unit` is the C++ text of the unit's number, less than `units`: the nest has as many units or fewer."""
+        wide = self.nest.units >= 2**31
+        name, unit_type = self.names.fresh("unit"), "unsigned long long" if wide else "unsigned"
+        self.w.line(f"const {unit_type} {name} = {f'({unit_type})' if wide else ''}{unit};")
+        inside = f"if ({name} < {self.nest.units}u{'ll' if wide else ''})"
+        with self.w.block(inside) if units > self.nest.units else nullcontext():
+            unravel(self.w.line, self.nest.loops, self.loops, name, self.nest.lanes, self.index_type, lane_last=True)
+            if self.nest.tail:
                 self._with_tail()
-        else:
-            self._with_tail()
+            else:
+                self._all(self.nest.lanes)
 
     def _with_tail(self) -> None:
         """Whole vectors, or the last few elements one by one."""
@@ -82,16 +61,10 @@ class _Walk:
                 self._all(1)
 
     def _all(self, lanes: int) -> None:
-        results = self._results(lanes)
+        printer = IndexPrinter(self.loops, self.lane if lanes > 1 else None)
+        results = Results(Scope(self.w, self.names, printer, lanes, self.nest.access, self.index_type), self.nest.nest.stores)
         results.load()
         results.evaluate()
-        self._store(results)
-
-    def _results(self, lanes: int) -> Results:
-        printer = IndexPrinter(self.loops, self.lane if lanes > 1 else None)
-        return Results(Scope(self.w, self.names, printer, lanes, self.nest.access, self.index_type), self.nest.nest.stores)
-
-    def _store(self, results: Results) -> None:
         results.pack()
         _repeat(self.w, self.nest.repeats, self.loops, self.index_type, results)
 

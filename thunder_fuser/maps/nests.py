@@ -17,6 +17,7 @@ from thunder_fuser.maps.pullback import BoxExpr, Pullback
 
 MAX_STORES = 8  # of one nest: more would cost registers, not save loads
 MAX_LOADS = 24
+BUSY_POINTS = 1 << 20  # of a box: fewer do not fill a large card, and more threads are worth more than fewer loads
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +83,8 @@ def _walked_together(boxes: list[BoxExpr]) -> list[list[BoxExpr]]:
             if found is not None:
                 shared[found] = shared.get(found, 0) + size
         best = max(shared, key=lambda g: shared[g], default=None)
-        if best is not None and _worth(shared[best], mine, groups[best], loads[best]):
+        large = math.prod(a.extent for a in box.axes) >= BUSY_POINTS
+        if best is not None and large and _worth(shared[best], mine, groups[best], loads[best]):
             groups[best].append(box)
             loads[best].update(mine)
         else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.maps.affine import Affine, Axis
-from thunder_fuser.maps.exprs import Load, topological
+from thunder_fuser.maps.exprs import Load
 from thunder_fuser.maps.nests import Nest, Store
 
 Access = Load | Store
@@ -63,12 +63,6 @@ class NestPlan:
         return math.prod(lp.extent for lp in self.loops[:-1]) * -(-self.loops[-1].extent // self.lanes)
 
     @property
-    def load_bytes(self) -> int:
-        """What a thread holds after the loads of one unit, those inside reductions left out."""
-        outer = topological([s.expr for s in self.nest.stores], into_reductions=False)
-        return sum(e.dtype.size * (self.lanes if self.access[e].width else 1) for e in outer if isinstance(e, Load))
-
-    @property
     def tail(self) -> int:
         """Lanes of the last unit that are in range; 0 if all are."""
         return self.loops[-1].extent % self.lanes if self.loops else 0
@@ -87,21 +81,21 @@ class NestPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bundle:
-    """Nests that walk the same outer rows, side by side in a block: `warps[k]` warps for nest k, each thread with
-    `unroll` units of its nest."""
+    """Nests that walk the same outer rows, side by side in a block: `warps[k]` warps for nest k, a unit a thread.
+
+    Blocks follow the rows; with a `swizzle` of n > 1, n neighbours along the last but one outer loop take turns, `stride`
+    blocks apart, so that memory which they share a page of is touched close in time."""
 
     nests: tuple[NestPlan, ...]
     warps: tuple[int, ...]
     rows: int
     rows_per_block: int
-    unroll: int = 1
+    swizzle: int = 1
+    stride: int = 1
 
     @property
     def blocks(self) -> int:
         return -(-self.rows // self.rows_per_block)
-
-    def units_per_block(self, nest: NestPlan) -> int:
-        return nest.units // self.rows * self.rows_per_block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,16 +147,23 @@ class KernelPlan:
         return rounds * sum(counts)
 
     def turns(self) -> tuple[int, list[int]]:
-        """How bundles take turns on the grid, so that work of different kinds is mixed: rounds, and blocks of each bundle
-        a round, chosen to leave the fewest blocks without work."""
+        """How bundles take turns on the grid: rounds, and blocks of each bundle a round, chosen to leave the fewest blocks
+        without work. Bundles that write parts of one buffer are mixed, so that neighbouring parts are written close in
+        time; others run one after the other (one round)."""
         blocks = [b.blocks for b in self.bundles]
         best = (1, blocks)
+        if not self._write_together():
+            return best
         for smallest in range(1, MAX_TURN // len(blocks) + 1):
             rounds = -(-min(blocks) // smallest)
             counts = [-(-n // rounds) for n in blocks]
             if sum(counts) <= MAX_TURN and (best[0] == 1 or rounds * sum(counts) < best[0] * sum(best[1])):
                 best = (rounds, counts)
         return best
+
+    def _write_together(self) -> bool:
+        written = [{s.buffer for n in b.nests for s in n.nest.stores} for b in self.bundles]
+        return len(written) > 1 and sum(map(len, written)) > len(set().union(*written))
 
     def vector_bytes(self) -> int:
         """The widest access that the kernel makes, in bytes."""
@@ -175,6 +176,6 @@ class KernelPlan:
         if self.reduction:
             lines.append("  " + str(self.reduction).replace("\n", "\n  "))
         for bundle in self.bundles:
-            lines.append(f"  bundle of {bundle.blocks} blocks x {bundle.rows_per_block} rows, {bundle.unroll} units a thread")
+            lines.append(f"  bundle of {bundle.blocks} blocks x {bundle.rows_per_block} rows" + (f", {bundle.swizzle} in turns" if bundle.swizzle > 1 else ""))
             lines += [f"    {warps} warps: " + str(n).replace("\n", "\n    ") for warps, n in zip(bundle.warps, bundle.nests)]
         return "\n".join(lines)

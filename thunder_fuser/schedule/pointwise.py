@@ -16,6 +16,7 @@ from thunder_fuser.maps.affine import Axis
 from thunder_fuser.maps.exprs import Apply
 from thunder_fuser.maps.nests import Nest
 from thunder_fuser.schedule.order import (
+    GRANULE,
     VECTOR_BYTES,
     accesses,
     coalesced,
@@ -31,6 +32,7 @@ from thunder_fuser.schedule.order import (
 from thunder_fuser.schedule.plan import Bundle, Loop, NestPlan
 
 THREADS = 128
+SWIZZLE = 8  # neighbouring rows of blocks that take turns where rows share granules
 MAX_THREADS = 512  # of a block that nests share: past that, each takes blocks of its own
 MAX_REPEATS = 64  # steps of a loop over which one value is stored again and again
 MAX_STATEMENTS = 1024  # lanes x ops of one nest: past that, fewer lanes keep the compiler fast and registers free
@@ -85,37 +87,47 @@ def _lanes(nest: Nest, loops: Sequence[Loop]) -> int:
 
 
 def bundles(plans: Sequence[NestPlan]) -> tuple[tuple[Bundle, ...], int]:
-    """The bundles of a kernel, and its threads a block. Plans with equal outer extents share blocks."""
+    """The bundles of a kernel, and its threads a block. Plans that touch parts of the same memory granules share blocks."""
     groups: dict[tuple[int, ...], list[NestPlan]] = {}
-    for k, plan in enumerate(plans):
-        outer = tuple(lp.extent for lp in plan.loops[:-1])
-        groups.setdefault(outer if outer else (-1 - k,), []).append(plan)
-    shared = [b for group in groups.values() if len(group) > 1 for b in _side_by_side(group)]
+    for plan in plans:
+        groups.setdefault(tuple(lp.extent for lp in plan.loops[:-1]), []).append(plan)
+    shared = [b for outer, group in groups.items() if outer and len(group) > 1 and _share_granules(group) for b in _side_by_side(group)]
     threads = max((32 * sum(b.warps) for b in shared), default=THREADS)
     in_shared = {id(p) for b in shared for p in b.nests}
-    alone = [_alone(p, threads) for p in plans if id(p) not in in_shared]
+    alone = [Bundle((p,), (threads // 32,), p.units, threads) for p in plans if id(p) not in in_shared]
     # blocks start in the order of their numbers: those with most work first, so that none of them is last to finish
     return tuple(sorted([*shared, *alone], key=_work_of_block, reverse=True)), threads
 
 
-def _alone(plan: NestPlan, threads: int) -> Bundle:
-    return Bundle((plan,), (threads // 32,), plan.units, threads)
+def _share_granules(group: Sequence[NestPlan]) -> bool:
+    """Whether a row of some access is not made of whole granules, so that another nest's row lies in the same ones."""
+    for plan in group:
+        for access in accesses(plan.nest):
+            steps = [c * dtype_size(access) for a, c in access.address.terms if a not in plan.loops[-1].axes]
+            row = plan.loops[-1].coef(access.address) * plan.loops[-1].extent * dtype_size(access)
+            if any(n % GRANULE for n in (row, access.address.const * dtype_size(access), *steps)):
+                return True
+    return False
 
 
 def _side_by_side(group: Sequence[NestPlan]) -> list[Bundle]:
     """One bundle of the fewest rows that give every nest whole warps, or none if a block does not hold that many."""
-    rows = math.prod(lp.extent for lp in group[0].loops[:-1])
+    outer = [lp.extent for lp in group[0].loops[:-1]]
+    rows = math.prod(outer)
     inner = [p.units // rows for p in group]
     per_block = math.lcm(*(32 // math.gcd(32, n) for n in inner))
     while sum(per_block * n for n in inner) < THREADS:
         per_block *= 2
     warps = tuple(per_block * n // 32 for n in inner)
-    return [Bundle(tuple(group), warps, rows, per_block)] if 32 * sum(warps) <= MAX_THREADS and per_block <= rows else []
+    if 32 * sum(warps) > MAX_THREADS or per_block > rows:
+        return []
+    swizzle = math.gcd(SWIZZLE, outer[-2]) if len(outer) > 1 and outer[-1] % per_block == 0 else 1
+    return [Bundle(tuple(group), warps, rows, per_block, swizzle, outer[-1] // per_block)]
 
 
 def _work_of_block(bundle: Bundle) -> float:
-    """Accesses that a thread makes."""
-    return sum(bundle.units_per_block(p) * _accesses_of_unit(p) for p in bundle.nests)
+    """Accesses that the threads of a block make."""
+    return sum(warps * _accesses_of_unit(p) for warps, p in zip(bundle.warps, bundle.nests))
 
 
 def _accesses_of_unit(plan: NestPlan) -> int:
