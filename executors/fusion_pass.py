@@ -1,6 +1,6 @@
 """The fusion pass: a joint trace in, the same trace with claimed regions as fusions out. Called by the executor.
 
-flatten -> common subexpressions -> group -> recompute -> link -> fuse. Each step walks the trace once.
+flatten -> common subexpressions -> group -> link -> recompute -> link -> fuse. Each step walks the trace once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def fuse_trace(trace: TraceCtx, fuse: Callable[[Region, int], BoundSymbol], has_
     items = eliminate(list(items_of(trace.bound_symbols)), returned)
     fused: list[BoundSymbol] = []
     counter = 0
-    for entry in link(recompute(group(trace, items))):
+    for entry in link(recompute(link(group(trace, items)))):
         if not isinstance(entry, Region):
             fused.append(entry)
         elif worth_fusing(entry) and has_fuel():

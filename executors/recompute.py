@@ -5,8 +5,8 @@ again where it is used. So the backward of a rotary embedding reads cos and sin 
 
 For each input the pass walks back through cheap prims of the region that makes it, and takes the set of values with
 the fewest bytes to move: one already read here is free, one that memory holds anyway costs a load, any other one a
-store and a load. Equal costs recompute, which saves memory. Sets are small, each prim is seen once a region: linear
-in the size of the regions involved.
+store and a load. Equal costs recompute what would be stored for this region alone, which saves memory. Sets are small,
+each prim is seen once a region: linear in the size of the regions involved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ Sources = frozenset[str]
 
 
 def recompute(grouped: Sequence[BoundSymbol | Region]) -> list[BoundSymbol | Region]:
-    """The same regions, with prims of their producers repeated in them where that moves fewer bytes."""
+    """The same regions, with prims of their producers repeated in them where that moves fewer bytes.
+
+    Takes linked regions; the result is to be linked again."""
     producers = _Producers(grouped)
     result: list[BoundSymbol | Region] = []
     for entry in reversed(grouped):
@@ -78,6 +80,15 @@ def _written(grouped: Sequence[BoundSymbol | Region]) -> set[str]:
     return {name for name in parent if root(name) in roots}
 
 
+def _viewed_by_outputs(region: Region) -> set[str]:
+    """Values that outputs of the region are views of. Made again they would have to be written; as inputs they cost nothing."""
+    viewed = {p.name for p in region.outputs}
+    for prim in reversed(region.prims):
+        if prim.output.name in viewed and is_view(prim):
+            viewed.update(a.name for a in prim.flat_proxy_args)
+    return viewed
+
+
 class _Consumer:
     """One region on its way to reading less."""
 
@@ -86,7 +97,8 @@ class _Consumer:
         self.producers = producers
         made = {p.output.name for p in region.prims}
         self.external: dict[str, Proxy] = {a.name: a for p in region.prims for a in p.flat_proxy_args if a.name not in made}
-        self.wanted = [n for n in self.external if n in producers.prims and is_cheap(producers.prims[n])]
+        returned = _viewed_by_outputs(region)
+        self.wanted = [n for n in self.external if n in producers.prims and is_cheap(producers.prims[n]) and n not in returned]
         self.free = set(self.external) - set(self.wanted)
         self.proxies: dict[str, Proxy] = dict(self.external)
         self.sources: dict[str, Sources | None] = {}
@@ -140,7 +152,8 @@ class _Consumer:
         if any(s is None for s in operands):
             return itself
         union: Sources = frozenset().union(*operands)
-        if len(union) > MAX_SOURCES or sum(map(self._bytes, union)) > self._bytes(name):
+        cost, limit = sum(map(self._bytes, union)), self._bytes(name)
+        if len(union) > MAX_SOURCES or cost > limit or (cost == limit and self._held(name)):
             return itself
         return union
 
@@ -150,5 +163,8 @@ class _Consumer:
         if name in self.free or not isinstance(proxy, TensorProxy):
             return 0
         size = math.prod(proxy.shape) * proxy.dtype.bytes
-        held = name not in self.producers.prims or name in self.producers.in_memory
-        return size if held else 2 * size
+        return size if self._held(name) else 2 * size
+
+    def _held(self, name: str) -> bool:
+        """Whether memory holds a value whatever this region does."""
+        return name not in self.producers.prims or name in self.producers.in_memory

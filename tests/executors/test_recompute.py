@@ -108,3 +108,29 @@ def test_nothing_between_forward_fusions_is_written_that_follows_from_less():
     first, second = fusions(forward(jitted))
     assert len(first.output) == 1 and "x" in inputs_of(second)
     same(jit(f)(x, w)[1], f(x, w)[1])
+
+
+def test_what_memory_holds_is_read_and_a_view_of_it_stays_a_view():
+    """tanh(x) is an operand of the product: its transpose for the weight's gradient costs nothing, made again it would."""
+    jitted = check(lambda x, w: torch.tanh(x) @ w, rand(3, 4), rand(4, 4))
+    assert not [b for b in fusions(backward(jitted)) if "x" in inputs_of(b)]
+    assert all("tanh" not in str(b) for b in fusions(backward(jitted)))
+
+
+def test_checkpointing_still_recomputes(device):
+    def block(x, w):
+        return torch.tanh(torch.tanh(x) @ w).sin()
+
+    f = lambda x, w: torch.utils.checkpoint.checkpoint(block, x, w, use_reentrant=False)  # noqa: E731
+    jitted = check(f, rand(3, 4, device=device), rand(4, 4, device=device))
+    assert saved(jitted) == {"x", "w"}
+
+
+def test_repeated_values_never_leave_the_fusion_that_repeats_them():
+    def f(x, w):
+        wide = x.float() * 2.0
+        return wide, (wide.to(x.dtype) @ w).float() * wide
+
+    jitted = check(f, rand(4, 4, dtype=torch.bfloat16), rand(4, 4, dtype=torch.bfloat16), rtol=5e-2, atol=5e-2)
+    made = [p.name for t in (forward(jitted), backward(jitted)) for b in fusions(t) for p in b.flat_proxy_outs]
+    assert len(made) == len(set(made))

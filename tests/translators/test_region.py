@@ -8,8 +8,11 @@ import pytest
 import thunder
 import torch
 from thunder.core import prims
-from thunder.core.proxies import TensorProxy
+from thunder.core.devices import cpu
+from thunder.core.dtypes import to_dtype
+from thunder.core.proxies import TensorProxy, numberproxy
 from thunder.core.pytree import tree_flatten
+from thunder.core.trace import TraceCtx, tracectx
 
 from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.ir.interpreter import evaluate
@@ -28,6 +31,16 @@ def region_of(fn, *args):
     bsyms = [b for b in trace.bound_symbols if b.sym.name not in SKIPPED]
     outputs = [p for p in tree_flatten(trace.output)[0] if isinstance(p, TensorProxy)]
     return bsyms, [p for p in trace.args if isinstance(p, TensorProxy)], outputs
+
+
+def region_of_prim(prim, *args):
+    """A region of one prim, for tensors and for numbers that are known at call time."""
+    trace = TraceCtx()
+    with tracectx(trace):
+        inputs = [TensorProxy(shape=a.shape, device=cpu, dtype=to_dtype(a.dtype)) if isinstance(a, torch.Tensor) else numberproxy(type(a), a)
+                  for a in args]
+        out = prim(*inputs)
+    return trace.bound_symbols, inputs, [out]
 
 
 def check(fn, *args, expected=None):
@@ -146,28 +159,33 @@ def test_equal_outputs_are_two_tensors_unless_shared_or_views():
     assert first is second
 
 
+@pytest.mark.parametrize("number, dtype", [(3, torch.int64), (-0.5, torch.float32), (2.5, torch.float64)], ids=str)
+def test_numbers_known_at_call_time_are_scalar_inputs_and_others_constants(number, dtype):
+    x = torch.arange(4).to(dtype)
+    bsyms, inputs, outputs = region_of_prim(prims.add, x, number)
+    torch.testing.assert_close(evaluate(translate(bsyms, inputs, outputs), x, number + 1)[0], x + (number + 1))
+    torch.testing.assert_close(evaluate(translate(bsyms, inputs[:1], outputs), x)[0], x + number)
+
+
 def test_shallow_copy_is_the_same_value_under_another_name():
     x = rand(3)
     fusion = check(lambda x: (prims.shallow_copy(x) * 2.0,), x, expected=[x * 2.0])
     assert len(fusion.nodes) == 1
 
 
-@pytest.mark.parametrize("op", [o.name for o in POINTWISE.values()])
-def test_every_row_of_the_op_table_translates_to_itself(op):
-    from thunder.core.prims import PrimIDs
+PRIMS = {p.id.name.lower(): p for p in vars(prims).values() if isinstance(getattr(p, "id", None), prims.PrimIDs)}
 
-    prim_id = getattr(PrimIDs, op.upper(), None)
-    if prim_id is None:
-        pytest.skip("not a prim")
-    row = POINTWISE[op]
+
+@pytest.mark.parametrize("op", sorted(POINTWISE.keys() & PRIMS.keys()))
+def test_every_row_of_the_op_table_translates_to_itself(op):
+    row, prim = POINTWISE[op], PRIMS[op]
     dtype = torch.float32 if "float" in row.accepts else torch.int32
     low, high = row.domain
     args = [(torch.rand(5) * (high - low) + low).to(dtype) for _ in range(row.arity)]
     if op == "where":
         args[0] = args[0] > 0
-    prim = next(p for p in vars(prims).values() if getattr(p, "id", None) is prim_id)
-    takes = {1: lambda a: prim(a), 2: lambda a, b: prim(a, b), 3: lambda a, b, c: prim(a, b, c)}[row.arity]
-    check(takes, *args, expected=row.torch(*args))
+    given = evaluate(translate(*region_of_prim(prim, *args)), *args)[0]
+    torch.testing.assert_close(given, row.torch(*args), rtol=0, atol=0, equal_nan=True)
 
 
 def reason(fn, *args):
