@@ -2,7 +2,8 @@
 
 Only claimed prims are merged: they are pure, so no random number and no unknown operator ever is. Forward and
 backward symbols are not merged with each other; what the backward needs of the forward is for `recompute` to decide.
-Two equal outputs of the forward stay two tensors, as in eager torch.
+Two equal outputs of the forward stay two tensors, as in eager torch. Shallow copies, which Thunder needs to tell
+gradients apart and which torch's executor answers with the tensor itself, end here: their uses get the original.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ def eliminate(items: Sequence[Item], returned: set[str]) -> list[Item]:
         if any(variableify(p) in names for p in bsym.flat_proxy_args):
             bsym = bsym.from_bsym_swap_proxies(names, skip_output=True)
         if item.place is not None and bsym.sym.id not in COPIES:
-            key = (bsym.sym.id, item.place, _key(bsym.args), _key(bsym.kwargs))
-            first = known.setdefault(key, bsym.output)
+            if bsym.sym.id is PrimIDs.SHALLOW_COPY:
+                first = bsym.args[0]
+            else:
+                first = known.setdefault((bsym.sym.id, item.place, _key(bsym.args), _key(bsym.kwargs)), bsym.output)
             if first is not bsym.output:
                 # All uses go to the first; but an output of the forward is returned under its own name, a tensor of its own.
                 renamed[variableify(bsym.output)] = first

@@ -104,24 +104,41 @@ class _Consumer:
         self.sources: dict[str, Sources | None] = {}
 
     def rebuilt(self) -> Region:
+        repeated, read = self._choose()
+        # What is read now is free for the values that were found too dear before: a second look.
+        self.free |= {name for name in read if self._is_leaf(name)}
+        self.sources.clear()
+        repeated, read = self._choose()
+        self.producers.in_memory |= read
+        prims = sorted(repeated.values(), key=lambda p: self.producers.order[p.output.name])
+        return Region(self.region.place, [*prims, *self.region.prims], frozenset(repeated))
+
+    def _choose(self) -> tuple[dict[str, BoundSymbol], set[str]]:
+        """The prims to repeat, by result, and the names of the values that are read then."""
         for name in self.wanted:
             self._walk(name)
         repeated: dict[str, BoundSymbol] = {}
-        stack = [n for n in self.wanted if self.sources[n] not in (None, frozenset((n,)))]
-        read = (set(self.external) - set(stack))
+        stack = [n for n in self.wanted if not self._is_read(n)]
+        read = set(self.external) - set(stack)
         while stack:
             prim = self.producers.prims[stack.pop()]
             if prim.output.name in repeated:
                 continue
             repeated[prim.output.name] = prim
             for arg in prim.flat_proxy_args:
-                if self.sources.get(arg.name) in (None, frozenset((arg.name,))):
+                if self._is_read(arg.name):
                     read.add(arg.name)
                 else:
                     stack.append(arg.name)
-        self.producers.in_memory |= read
-        prims = sorted(repeated.values(), key=lambda p: self.producers.order[p.output.name])
-        return Region(self.region.place, [*prims, *self.region.prims], frozenset(repeated))
+        return repeated, read
+
+    def _is_read(self, name: str) -> bool:
+        return self.sources.get(name) in (None, frozenset((name,)))
+
+    def _is_leaf(self, name: str) -> bool:
+        """Whether nothing cheaper can stand for a value: no prim that may be repeated makes it."""
+        prim = self.producers.prims.get(name)
+        return prim is None or not is_cheap(prim) or self._held(name)
 
     def _walk(self, name: str) -> None:
         """Fills `sources` for a value and all that it follows from, operands first."""
