@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,7 +14,7 @@ from thunder.core.symbol import BoundSymbol, BoundSymbolTag
 from thunder.core.trace import TraceCtx
 from thunder.extend import FUEL_LEVEL, FusionExecutor, register_executor
 
-from thunder_fuser import __version__
+from thunder_fuser import __version__, config
 from thunder_fuser.executors import gradients, options
 from thunder_fuser.executors.callable import FusionCallable
 from thunder_fuser.executors.claims import checker
@@ -34,8 +33,8 @@ class ThunderFuserExecutor(FusionExecutor):
 
     def __init__(self) -> None:
         super().__init__("thunder_fuser", version=__version__)
-        fuel = os.environ.get("THUNDER_FUSER_OPTIMIZATION_FUEL")
-        self.set_fuel(int(fuel) if fuel else FUEL_LEVEL.UNLIMITED)
+        fuel = config.get("fuel")
+        self.set_fuel(FUEL_LEVEL.UNLIMITED if fuel is None else fuel)
         for prim in TRANSLATIONS:
             self.register_supported(prim, checker(prim), grad_transform=GRADIENTS.get(prim))
 

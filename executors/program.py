@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from thunder.core.codeutils import SigInfo
 from thunder.core.prims import python_return
 from thunder.core.proxies import NumberProxy, Proxy, TensorProxy
@@ -73,10 +74,12 @@ class Program:
 
     def after(self, error: Exception, inputs: Sequence[Any]) -> Runner:
         """What to run now that a call has raised: torch if the error came from planning, compiling or loading for these
-        inputs. Raises it again if it came from the launch, from running, or from inputs that do not fit."""
+        inputs. Raises it again if it came from the launch, from running, or from inputs that do not fit; and while a CUDA
+        graph is captured, which would keep what stands in for good."""
         runner = self._runner
         planned = not isinstance(runner, Executable) or runner.is_planned(*inputs)
-        if planned or isinstance(error, (LaunchError, InputError)):
+        capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+        if planned or capturing or isinstance(error, (LaunchError, InputError)):
             raise error
         return self.fall_back(error)
 
@@ -98,19 +101,23 @@ class Program:
     def _build(self) -> Runner:
         try:
             fusion = self.fusion
-            if not self._shared:
-                seen = [*fusion.inputs]
-                aliases = []
-                for i, value in enumerate(fusion.outputs):
-                    if value in seen:
-                        aliases.append(i)
-                    seen.append(value)
-                self.aliases = tuple(aliases)
+            self.aliases = () if self._shared else _repeats(fusion)
             return _compile(fusion, self.options)
         except LaunchError:
             raise
         except Exception as error:
             return self.fall_back(error)
+
+
+def _repeats(fusion: Fusion) -> tuple[int, ...]:
+    """Positions of the outputs that are an input, or an earlier output, once more."""
+    seen = set(fusion.inputs)
+    repeats = []
+    for i, value in enumerate(fusion.outputs):
+        if value in seen:
+            repeats.append(i)
+        seen.add(value)
+    return tuple(repeats)
 
 
 def _reason(error: Exception) -> str:

@@ -62,6 +62,7 @@ KNOBS: dict[str, Knob] = {k.name: k for k in (
     Knob("host",           _flag,                     False,   "run fusions of CPU tensors on the host backend, not in torch"),
     Knob("fallback",       _one_of("torch", "error"), "torch", "what runs a region that cannot be translated, compiled or loaded"),
     Knob("keep_rounding",  _flag,                     False,   "keep every cast to a 16-bit float and back, as eager rounds"),
+    Knob("fuel",           _optional_int,             None,    "fusions that the executor may make, to find one that goes wrong; nothing: no limit"),
     Knob("check",          _flag,                     False,   "verify the fusion after every pass"),
     Knob("dump",           str,                       "",      "stages to print, separated by commas"),
     Knob("cache_dir",      str,                       "",      "folder of compiled kernels; empty: the user's; 'off': none"),

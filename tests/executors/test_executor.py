@@ -133,6 +133,8 @@ def test_fuel_stops_fusing_and_the_program_stays_right():
         thunder_fuser.executor.set_fuel(FUEL_LEVEL.UNLIMITED)
     with pytest.raises(ValueError, match="-1"):
         thunder_fuser.executor.set_fuel(-1)
+    with thunder_fuser.config.override(fuel=3):
+        assert [ex.get_fuel() for ex in [type(thunder_fuser.executor)()] * 4] == [True, True, True, False]
 
 
 # values
