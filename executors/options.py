@@ -28,7 +28,8 @@ class CompileOption:
 OPTIONS: dict[str, CompileOption] = {o.name: o for o in (
     CompileOption("fuser_host",          "host",          "Claim CPU tensors too and run them on the host backend (for debugging and tests)."),
     CompileOption("fuser_keep_rounding", "keep_rounding", "Keep every cast to a 16-bit float and back, as eager rounds."),
-    CompileOption("fuser_fallback",      "fallback",      "What a region does that cannot be translated, compiled or loaded: 'torch' runs it there with a warning, 'error' raises."),
+    CompileOption("fuser_fallback",      "fallback",      "What a region does that cannot be translated, compiled or loaded: 'torch' runs it there "
+                                                          "with a warning, 'error' raises."),
 )}
 # fmt: on
 

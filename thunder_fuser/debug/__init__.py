@@ -1,0 +1,1 @@
+"""What a person asks of a fusion: the text of every stage."""

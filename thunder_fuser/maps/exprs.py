@@ -106,6 +106,7 @@ class Exprs:
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
+    """What `expr` is computed from."""
     match expr:
         case Apply(args=args):
             return args

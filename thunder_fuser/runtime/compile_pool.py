@@ -29,7 +29,8 @@ _MAX_WORKERS = 8  # NVRTC gains little beyond, and each instance takes memory
 class CompilePool:
     """A table of futures by what was asked for, the least recently asked for dropped beyond `limit`.
 
-    A dropped kernel stays alive as long as a plan holds it. After a failure the next request tries again. `compiled` counts requests that were not found in the table.
+    A dropped kernel stays alive as long as a plan holds it. After a failure the next request
+    tries again. `compiled` counts requests that were not found in the table.
     """
 
     def __init__(self, limit: int = 4096, workers: int | None = None) -> None:
