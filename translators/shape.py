@@ -46,7 +46,8 @@ def _squeeze(b: FusionBuilder, out: TensorProxy, a: Value, dims: Sequence[int]) 
 
 
 @translates(PrimIDs.BROADCAST_IN_DIM, _why_not, view=True)
-def _broadcast_in_dim(b: FusionBuilder, out: TensorProxy, a: Value, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Value:
+def _broadcast_in_dim(b: FusionBuilder, out: TensorProxy, a: Value, shape: Sequence[int],
+                      broadcast_dimensions: Sequence[int]) -> Value:
     return b.broadcast(a, shape, broadcast_dimensions, name=out.name)
 
 
@@ -61,7 +62,8 @@ def _why_not_pad(a: Any, padding_value: Any, padding_config: Any) -> str | None:
 
 
 @translates(PrimIDs.PAD, _why_not_pad)
-def _pad(b: FusionBuilder, out: TensorProxy, a: Value, padding_value: Operand, padding_config: Sequence[tuple[int, int, int]]) -> Value:
+def _pad(b: FusionBuilder, out: TensorProxy, a: Value, padding_value: Operand,
+         padding_config: Sequence[tuple[int, int, int]]) -> Value:
     return b.pad(a, padding_config, padding_value, name=out.name)
 
 

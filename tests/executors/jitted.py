@@ -65,5 +65,5 @@ def gradients(fn, inputs, cotangents=None):
     differentiable = [o for o in outs if o.requires_grad]
     if cotangents is None:
         generator = torch.Generator().manual_seed(1)
-        cotangents = [torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o.device, o.dtype) for o in differentiable]
+        cotangents = [torch.randn(o.shape, generator=generator).to(o.device, o.dtype) for o in differentiable]
     return outs, list(torch.autograd.grad(differentiable, leaves, cotangents, allow_unused=True))

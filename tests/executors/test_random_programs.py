@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.executors.jitted import gradients, jit, same
 
-OPS = ("neg", "scale", "add", "mul", "transpose", "slice", "cat", "pad", "flatten", "flip", "expand", "sum", "relu", "half", "unsqueeze")
+OPS = ("neg", "scale", "add", "mul", "transpose", "slice", "cat", "pad", "flatten", "flip", "expand", "sum", "relu",
+       "half", "unsqueeze")
 
 STEP = st.tuples(st.sampled_from(OPS), st.integers(0, 7), st.integers(0, 7), st.integers(0, 7))
 PROGRAM = st.lists(STEP, min_size=1, max_size=7)

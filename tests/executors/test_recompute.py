@@ -51,8 +51,8 @@ def test_gelu_of_a_sum_saves_what_it_was_given(device):
 
 
 def test_a_wide_cast_is_made_again_from_the_narrow_value():
-    jitted = check(lambda x, y: (x.float() * y.float()).tanh().to(x.dtype), rand(8, 8, dtype=torch.bfloat16), rand(8, 8, dtype=torch.bfloat16),
-                   rtol=2e-2, atol=2e-2)
+    x, y = rand(8, 8, dtype=torch.bfloat16), rand(8, 8, dtype=torch.bfloat16)
+    jitted = check(lambda x, y: (x.float() * y.float()).tanh().to(x.dtype), x, y, rtol=2e-2, atol=2e-2)
     assert saved(jitted) == {"x", "y"}
 
 

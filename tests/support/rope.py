@@ -22,11 +22,12 @@ class RopeConfig:
     batch: int = 2
     tokens: int = 5
 
-    def inputs(self, device: str = "cpu", dtype: torch.dtype = torch.bfloat16, *, grad: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    def inputs(self, device: str = "cpu", dtype: torch.dtype = torch.bfloat16, *, grad: bool = True) -> tuple[Tensor, ...]:
         """The packed projection, cos and sin."""
         generator = torch.Generator().manual_seed(0)
-        qkv, cos, sin = (torch.randn(*shape, generator=generator).to(device, dtype) for shape in (
-            (self.batch, self.tokens, (self.heads + 2 * self.groups) * self.size), (self.tokens, self.rotary), (self.tokens, self.rotary)))
+        packed = (self.batch, self.tokens, (self.heads + 2 * self.groups) * self.size)
+        shapes = (packed, (self.tokens, self.rotary), (self.tokens, self.rotary))
+        qkv, cos, sin = (torch.randn(*shape, generator=generator).to(device, dtype) for shape in shapes)
         return qkv.requires_grad_(grad), cos, sin
 
     def function(self):
