@@ -18,6 +18,11 @@ def jit(fn, **options):
     return thunder.jit(fn, executors=[thunder_fuser.executor], **options)
 
 
+def rand(*shape, device="cpu", dtype=torch.float32, grad=False):
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(*shape, generator=generator).to(device, dtype).requires_grad_(grad)
+
+
 def fusions(trace):
     """The fusion symbols of a trace."""
     return [b for b in trace.bound_symbols if b.sym.name.startswith(PREFIX)]

@@ -8,16 +8,11 @@ import pytest
 import thunder
 import torch
 
-from tests.executors.jitted import calls, forward, gradients, jit, same
+from tests.executors.jitted import calls, forward, gradients, jit, rand, same
 from thunder_fuser import config
 from thunder_fuser.errors import CompileError, InputError, LaunchError, UnsupportedError
 from thunder_fuser.executors import program
 from thunder_fuser.executable import Executable
-
-
-def rand(*shape, grad=False):
-    generator = torch.Generator().manual_seed(sum(shape))
-    return torch.randn(*shape, generator=generator).requires_grad_(grad)
 
 
 def f(x):

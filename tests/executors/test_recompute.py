@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from tests.executors import jitted as support
 from tests.executors.jitted import backward, forward, fusions, gradients, inputs_of, jit, same
 
 
-def rand(*shape, dtype=torch.float32, grad=True, device="cpu"):
-    generator = torch.Generator().manual_seed(sum(shape))
-    return torch.randn(*shape, generator=generator).to(device, dtype).requires_grad_(grad)
+def rand(*shape, **options):
+    return support.rand(*shape, **{"grad": True} | options)
 
 
 def saved(jitted):
