@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from thunder.core.prims import PrimIDs
 from thunder.core.symbol import BoundSymbol

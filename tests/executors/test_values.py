@@ -7,7 +7,7 @@ import thunder
 import torch
 import torch.nn.functional as F
 
-from tests.executors.jitted import backward, forward, fusions, gradients, jit, rand, same
+from tests.executors.jitted import backward, fusions, gradients, jit, rand, same
 
 
 def test_equal_outputs_of_a_forward_are_two_tensors(device):
