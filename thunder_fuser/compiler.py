@@ -17,6 +17,7 @@ from thunder_fuser.analysis.layout import Layout, layouts
 from thunder_fuser.codegen.kernel import emit
 from thunder_fuser.ir.nodes import Fusion, Node, ScalarType, Value
 from thunder_fuser.passes import simplify
+from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.executable import Executable
 from thunder_fuser.runtime.launch_plan import Allocation, KernelCall, LaunchPlan, OutputRecipe
 from thunder_fuser.runtime.options import CompileOptions
@@ -71,9 +72,9 @@ def _kernels(fusion: Fusion, where: Mapping[Value, Layout], info: AliasInfo, ali
         try:
             return segments, _plan_all(fusion, segments, where, producers, alignment)
         except TooMuchRecomputation as error:
-            cut = recompute_cut(error.counts, fusion)
-            if cut is None or cut in forced:
-                raise
+            cut = recompute_cut(error.counts, fusion, forced)
+            if cut is None:
+                raise UnsupportedError(f"Fusion '{fusion.name}' evaluates its values at too many indices, wherever it is cut.") from None
             forced.append(cut)
 
 

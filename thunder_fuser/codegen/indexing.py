@@ -69,7 +69,7 @@ def unravel(writer_line, loops: Sequence[Loop], names: Mapping[Loop, str], unit:
         vectorised = lane_last and k == len(loops) - 1
         size = -(-loop.extent // lanes) if vectorised else loop.extent
         digit = left if k == 0 else f"{left} % {size}u"
-        value = f"{index_type}({digit})" + (f" * {lanes}" if vectorised and lanes > 1 else "")
+        value = f"({index_type})({digit})" + (f" * {lanes}" if vectorised and lanes > 1 else "")
         writer_line(f"const {index_type} {names[loop]} = {value};")
         left = f"{unit} / {_product(loops[k:], lanes, lane_last)}u"
 

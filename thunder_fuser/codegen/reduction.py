@@ -23,9 +23,10 @@ def emit_reduction(w: SourceWriter, names: Names, plan: ReductionPlan, *, wide_i
     else:
         w.line(f"const int column = threadIdx.x % {columns}, part = threadIdx.x / {columns};")
     units = plan.units
-    w.line(f"const unsigned unit_of_thread = blockIdx.x * {columns}u + column;")
+    unit_type = _counter(units)
+    w.line(f"const {unit_type} unit_of_thread = ({unit_type})blockIdx.x * {columns}u + column;")
     w.line(f"const bool in_range = unit_of_thread < {units}u;")
-    w.line("const unsigned unit = in_range ? unit_of_thread : 0u;")
+    w.line(f"const {unit_type} unit = in_range ? unit_of_thread : 0u;")
     loop_names = {loop: f"i{k}" for k, loop in enumerate(plan.loops)}
     unravel(w.line, plan.loops, loop_names, "unit", plan.lanes, index_type, lane_last=not along_reduction)
     lane = plan.loops[-1] if not along_reduction and plan.loops else None
@@ -33,6 +34,7 @@ def emit_reduction(w: SourceWriter, names: Names, plan: ReductionPlan, *, wide_i
     printer = IndexPrinter(loop_names, lane if lanes > 1 else None)
     epilogue = Scope(w, names, printer, lanes, plan.access, index_type)
     roots = [s.expr for s in plan.nest.stores]
+    _declare_shared(w, plan, lanes)
     for group in together([e for e in topological(roots, into_reductions=False) if isinstance(e, Accumulate)]):
         epilogue.accumulated |= _emit_group(w, names, plan, group, loop_names, lanes, index_type)
     with w.block("if (in_range && part == 0)"):
@@ -56,7 +58,7 @@ def _emit_group(w: SourceWriter, names: Names, plan: ReductionPlan, group: list[
     total = math.prod(lp.extent for lp in loops) // (lanes if vectorised else 1)
     inner_names = {loop: names.fresh("r") for loop in loops}
     w.line("#pragma unroll 4")
-    with w.block(f"for (unsigned step = part; step < {total}u; step += {plan.threads}u)"):
+    with w.block(f"for ({_counter(total)} step = part; step < {total}u; step += {plan.threads}u)"):
         unravel(w.line, loops, inner_names, "step", lanes if vectorised else 1, index_type, lane_last=vectorised)
         lane = loops[-1] if vectorised else (plan.loops[-1] if not plan.lane_is_reduced and plan.loops else None)
         printer = IndexPrinter({**loop_names, **inner_names}, lane if lanes > 1 else None)
@@ -70,6 +72,11 @@ def _emit_group(w: SourceWriter, names: Names, plan: ReductionPlan, group: list[
     return arrays
 
 
+def _counter(total: int) -> str:
+    """A type that counts to `total` and a step beyond: what repeats an element (stride 0) may be longer than its memory."""
+    return "unsigned" if total < 2**31 else "unsigned long long"
+
+
 def _loops_of(plan: ReductionPlan, acc: Accumulate) -> list[Loop]:
     """The plan's reduced loops that make up the axes of one reduction, or its axes one by one if some were merged away."""
     own = set(acc.axes)
@@ -79,13 +86,20 @@ def _loops_of(plan: ReductionPlan, acc: Accumulate) -> list[Loop]:
     return loops
 
 
+def _declare_shared(w: SourceWriter, plan: ReductionPlan, out_lanes: int) -> None:
+    """One array, in which all reductions of the kernel take turns: many of them would not fit beside each other."""
+    if plan.threads > 1:
+        w.line(f"TF_SHARED(double, shared, {plan.threads * plan.columns * out_lanes});")
+
+
 def _emit_tree(w: SourceWriter, plan: ReductionPlan, acc: Accumulate, name: str, shared: str, out_lanes: int) -> None:
     """Halves the parts that are left, in shared memory, until part 0 has the whole."""
     threads, columns = plan.threads, plan.columns
     if threads == 1:
         return
     ctype = acc.dtype.math
-    w.line(f"TF_SHARED({ctype}, {shared}, {threads * columns * out_lanes});")
+    w.line("tf::sync();")
+    w.line(f"{ctype}* const {shared} = ({ctype}*)shared;")
     slot = f"({{part}} * {columns} + column) * {out_lanes} + l"
     w.line(f"for (int l = 0; l < {out_lanes}; ++l) {shared}[{slot.format(part='part')}] = {name}[l];")
     w.line("tf::sync();")

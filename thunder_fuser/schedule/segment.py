@@ -53,6 +53,7 @@ def segment(fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], outputs: Sequ
     needed = _needed(fusion, [v for v, _ in outputs])
     nodes = [n for n in fusion.nodes if n.out in needed]
     cuts |= _size_cuts(nodes)
+    cuts |= _nested_cuts(nodes, cuts)
     heavy = _reduction_cuts(nodes, cuts)
     strides = dict(outputs)
     targets = {**strides, **{v: _dense(v, layouts) for v in cuts if v not in strides}}
@@ -72,11 +73,12 @@ def segment(fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], outputs: Sequ
     return Segments(tuple(segments), cuts)
 
 
-def recompute_cut(counts: Mapping[ir.Value, int], fusion: ir.Fusion) -> ir.Value | None:
-    """Where to cut a kernel that evaluates values at too many indices: the computed value in the middle of those that
-    are evaluated more than once."""
-    computed = [n.out for n in fusion.nodes if not isinstance(n, ir.META_NODES) and counts.get(n.out, 0) > 1]
-    return computed[len(computed) // 2] if computed else None
+def recompute_cut(counts: Mapping[ir.Value, int], fusion: ir.Fusion, forced: Sequence[ir.Value] = ()) -> ir.Value | None:
+    """Where to cut a kernel that evaluates values at too many indices: the value in the middle of those that are evaluated
+    more than once and not cut yet, a computed one if there is any, else one that only moves elements."""
+    again = [n for n in fusion.nodes if counts.get(n.out, 0) > 1 and n.out not in forced]
+    best = ([n for n in again if not isinstance(n, ir.META_NODES)] or [n for n in again if not isinstance(n, ir.VIEW_NODES)] or again)
+    return best[len(best) // 2].out if best else None
 
 
 def _needed(fusion: ir.Fusion, roots: list[ir.Value]) -> set[ir.Value]:
@@ -135,6 +137,27 @@ def _reduction_cuts(nodes: list[ir.Node], cuts: dict[ir.Value, str]) -> dict[ir.
             kept = none.union(*(heavy.get(a, none) for a in ir.operand_values(node) if a not in cuts))
             heavy[node.out] = kept | ({node.out} if isinstance(node, ir.Reduce) and _length(node) > SERIAL else none)
     return heavy
+
+
+def _nested_cuts(nodes: list[ir.Node], cuts: Mapping[ir.Value, str]) -> dict[ir.Value, str]:
+    """Short reductions that are spread out and reduced again: a thread would evaluate them anew at every step, which
+    multiplies their lengths with each further one."""
+    none: frozenset[ir.Value] = frozenset()
+    inside: dict[ir.Value, tuple[int, frozenset[ir.Value], bool]] = {}  # steps for an element, the last reductions, spread out
+    found: dict[ir.Value, str] = {}
+    for node in nodes:
+        known = [inside[a] for a in ir.operand_values(node) if a in inside and a not in cuts and a not in found]
+        steps = max((k[0] for k in known), default=1)
+        last = none.union(*(k[1] for k in known))
+        spread = any(k[2] for k in known) or (bool(last) and not isinstance(node, ir.Reduce) and not _keeps_points(node))
+        if isinstance(node, ir.Reduce):
+            if spread and steps * _length(node) > SERIAL:
+                found |= dict.fromkeys(last, "a short reduction, spread out and reduced again")
+                steps, spread = 1, False
+            steps, last = steps * _length(node), frozenset((node.out,))
+        if last:
+            inside[node.out] = (steps, last, spread)
+    return found
 
 
 def _length(node: ir.Reduce) -> int:
