@@ -34,6 +34,7 @@ class KernelCache:
     def __init__(self, folder: Path | None, limit_bytes: int) -> None:
         """`folder` None keeps everything in memory; `limit_bytes` bounds the folder."""
         self.folder = folder
+        self.limit_bytes = limit_bytes
         self.hits = self.disk_hits = self.misses = self.damaged = 0
         self._counting = threading.Lock()
         self._memory = InMemoryProgramCache(max_size_bytes=_MEMORY_BYTES)
@@ -60,6 +61,19 @@ class KernelCache:
         else:
             self._count("hits")
         return value
+
+    def usage(self) -> tuple[int, int] | None:
+        """Entries of the folder and their bytes; None if there is no folder, or none that can be used."""
+        if self.folder is None or self._disk is None:
+            return None
+        sizes = [p.stat().st_size for p in self.folder.rglob("*") if p.is_file() and p.parent != self.folder]
+        return len(self._disk), sum(sizes)
+
+    def clear(self) -> None:
+        """Deletes what memory and folder hold. Other processes that use the folder compile again what they miss."""
+        self._memory.clear()
+        if self._disk is not None:
+            self._disk.clear()
 
     def _read(self, key: str) -> bytes | None:
         if self._disk is None:
