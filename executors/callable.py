@@ -31,7 +31,7 @@ class FusionCallable:
         if self.store_inputs:
             self.last_inputs = inputs
         try:
-            outputs = (program._runner or program.runner)(*inputs)
+            outputs = (program.call or program.ready())(*inputs)
         except Exception as error:
             outputs = program.after(error, inputs)(*inputs)
         if program.aliases:

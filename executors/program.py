@@ -46,6 +46,7 @@ class Program:
         self._lock = threading.RLock()
         self._fusion: Fusion | None = None
         self._runner: Runner | None = None
+        self.call: Runner | None = None  # the runner's own function, once there is one
         self.aliases: tuple[int, ...] = ()  # outputs that are the same value as an earlier output or an input
         self.fallback_reason: str | None = None
 
@@ -66,10 +67,16 @@ class Program:
                     self._runner = self._build()
         return self._runner
 
+    def ready(self) -> Runner:
+        """What a call runs, at the least cost: an executable's function without its checks."""
+        runner = self.runner
+        self.call = getattr(runner, "call", runner)
+        return self.call
+
     def clear(self) -> None:
         """Forgets what was compiled; the next call compiles again."""
         with self._lock:
-            self._runner = None
+            self._runner = self.call = None
             self.fallback_reason = None
 
     def after(self, error: Exception, inputs: Sequence[Any]) -> Runner:
@@ -95,7 +102,7 @@ class Program:
             if first:
                 warnings.warn(f"Fusion '{self.name}' runs through torch: {self.fallback_reason} "
                               "Set THUNDER_FUSER_FALLBACK=error to make this an error.", RuntimeWarning, stacklevel=2)
-            self._runner = _through_torch(*self._region)
+            self._runner = self.call = _through_torch(*self._region)
             return self._runner
 
     def _build(self) -> Runner:

@@ -42,22 +42,17 @@ class Executable:
         self._reports: dict[Any, Report] = {}
         self._lock = threading.Lock()
         self._tensors = [k for k, v in enumerate(fusion.inputs) if isinstance(v.type, TensorType)]
-        self._key = _key_function(len(fusion.inputs), self._tensors, check_inputs)
-        self._last_key: Any = None
+        self._last: list[Any] = [None]  # the key of the last call
         self.plans_made = 0
+        self.call, self._key = self._functions(check_inputs)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Runs the fusion. Raises `InputError`, `CompileError`, `UnsupportedError`, `LaunchError`."""
         try:
-            key = self._key(*inputs)
+            return self.call(*inputs)
         except (AttributeError, TypeError):
             self._check(inputs)
             raise
-        run = self._plans.get(key)
-        if run is None:
-            run = self._plan(key, inputs)
-        self._last_key = key
-        return run(*inputs)
 
     def is_planned(self, *inputs: Any) -> bool:
         """Whether these inputs have a plan, so that an error of a call with them did not come from planning or compiling."""
@@ -65,9 +60,10 @@ class Executable:
 
     def report(self) -> Report:
         """What the plan of the last call consists of. Raises `InputError` before the first call."""
-        if self._last_key is None:
+        key = self._last[0]
+        if key is None:
             raise InputError(f"Fusion '{self.fusion.name}' has not been called yet, so there is no plan to report on.")
-        return self._reports[self._last_key]
+        return self._reports[key]
 
     def cache_info(self) -> dict[str, int]:
         """Plans made so far, and plans held."""
@@ -77,7 +73,34 @@ class Executable:
         with self._lock:
             self._plans.clear()
             self._reports.clear()
-            self._last_key = None
+            self._last[0] = None
+
+    def _functions(self, check_inputs: bool) -> tuple[Callable[..., list[Any]], Callable[..., Any]]:
+        """`call(in0, in1, ...)`, which is `__call__` for inputs that fit, and `key(in0, in1, ...)`: strides and alignment of
+        each tensor, with shape, dtype and device where the caller does not guard them.
+
+        Source code, since a loop over the inputs would cost a microsecond each."""
+        names = [f"in{k}" for k in range(len(self.fusion.inputs))]
+        pointers = [f"p{k}" for k in self._tensors]
+        parts = []
+        for k in self._tensors:
+            parts += [f"in{k}.stride()", f"p{k} & 15"]
+            if check_inputs or torch.cuda.device_count() > 1:
+                parts.append(f"in{k}.get_device()")
+            if check_inputs:
+                parts += [f"in{k}.shape", f"in{k}.dtype"]
+        if not self._tensors:
+            parts.append("current_device()")
+        inputs, key = ", ".join(names), f"({', '.join(parts)},)"
+        read = "".join(f"    p{k} = in{k}.data_ptr()\n" for k in self._tensors)
+        text = (f"def key({inputs}):\n{read}    return {key}\n"
+                f"def call({inputs}):\n{read}    key = {key}\n    run = find(key)\n"
+                f"    if run is None: run = plan(key, [{inputs}])\n"
+                f"    last[0] = key\n    return run({', '.join([*names, *pointers])})\n")
+        namespace: dict[str, Any] = {"find": self._plans.get, "plan": self._plan, "last": self._last,
+                                     "current_device": lambda: torch.cuda.current_device() if torch.cuda.is_available() else -1}
+        exec(compile(text, f"<call of fusion {self.fusion.name}>", "exec"), namespace)
+        return namespace["call"], namespace["key"]
 
     def _plan(self, key: Any, inputs: Sequence[Any]) -> Callable[..., list[Any]]:
         with self._lock:
@@ -91,7 +114,7 @@ class Executable:
             futures = [POOL.kernel(c.source, device, self.options) for c in plan.calls]
             kernels = [f.result() for f in futures]
             launchers = [k.launcher(c.blocks, c.threads, 0, c.kinds) for k, c in zip(kernels, plan.calls)]
-            run = plan.bind(len(inputs), device, launchers)
+            run = plan.bind(len(inputs), self._tensors, device, launchers)
             if device.type == "cuda" and torch.cuda.device_count() > 1:
                 run = _on_device(run, device)
             self.plans_made += 1
@@ -131,22 +154,6 @@ class Executable:
         if device.type not in ("cuda", "cpu") or device.type != want:
             raise InputError(f"Inputs of fusion '{self.fusion.name}' are on '{device}', but its backend is '{self.backend or 'cuda or host'}'.")
         return device
-
-
-def _key_function(inputs: int, tensors: Sequence[int], check_inputs: bool) -> Callable[..., Any]:
-    """key(in0, in1, ...): strides, alignment and device of each tensor, with shape and dtype if they are to be checked.
-    Source code, since a loop over the inputs would cost a microsecond each."""
-    names = ", ".join(f"in{k}" for k in range(inputs))
-    parts = []
-    for k in tensors:
-        parts += [f"in{k}.stride()", f"in{k}.data_ptr() & 15", f"in{k}.get_device()"]
-        if check_inputs:
-            parts += [f"in{k}.shape", f"in{k}.dtype"]
-    if not tensors:
-        parts.append("current_device()")
-    namespace: dict[str, Any] = {"current_device": lambda: torch.cuda.current_device() if torch.cuda.is_available() else -1}
-    exec(f"def key({names}): return ({', '.join(parts)},)", namespace)
-    return namespace["key"]
 
 
 def _alignment(tensor: torch.Tensor) -> int:

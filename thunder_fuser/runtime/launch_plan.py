@@ -60,10 +60,11 @@ class LaunchPlan:
     calls: tuple[KernelCall, ...]
     outputs: tuple[OutputRecipe, ...]
 
-    def python(self, inputs: int, device: torch.device) -> str:
-        """The source of `run(in0, in1, ...)`: a list of outputs, by the names that `bind` provides."""
+    def python(self, inputs: int, tensors: Sequence[int], device: torch.device) -> str:
+        """The source of `run(in0, in1, ..., p0, ...)`, given the inputs and the addresses of those that are tensors: a list
+        of outputs, by the names that `bind` provides."""
         cuda = device.type == "cuda"
-        names = ", ".join(f"in{k}" for k in range(inputs))
+        names = ", ".join([*(f"in{k}" for k in range(inputs)), *(f"p{k}" for k in tensors)])
         lines = [f"def run({names}):"]
         for k, a in enumerate(self.allocations):
             lines.append(f"    out{k} = empty({a.shape}, {a.strides}, dtype{k})")
@@ -72,8 +73,10 @@ class LaunchPlan:
         for k, call in enumerate(self.calls):
             arguments = ["stream" if cuda else "0"]
             for (kind, index), what in zip(call.arguments, call.kinds):
-                name = f"{'in' if kind == 'input' else 'out'}{index}"
-                arguments.append(f"{name}.data_ptr()" if what == "ptr" else name)
+                if kind == "buffer":
+                    arguments.append(f"out{index}.data_ptr()")
+                else:
+                    arguments.append(f"{'p' if what == 'ptr' else 'in'}{index}")
             lines.append(f"    kernel{k}({', '.join(arguments)})  # {call.source.name} grid={call.blocks} block={call.threads}")
         lines.append(f"    return [{', '.join(self._output(o) for o in self.outputs)}]")
         return "\n".join(lines) + "\n"
@@ -88,18 +91,19 @@ class LaunchPlan:
             start = f"{name}.storage_offset()" + (f" + {offset}" if offset else "")
         return f"as_strided({name}, {shape}, {strides}, {start})"
 
-    def bind(self, inputs: int, device: torch.device, launchers: Sequence[Callable[..., None]]) -> Callable[..., list[Any]]:
+    def bind(self, inputs: int, tensors: Sequence[int], device: torch.device, launchers: Sequence[Callable[..., None]]) -> Callable[..., list[Any]]:
         """The function of `python`, with kernels and allocator bound for `device`."""
         namespace: dict[str, Any] = {f"kernel{k}": launcher for k, launcher in enumerate(launchers)}
         namespace |= {f"dtype{k}": a.dtype for k, a in enumerate(self.allocations)}
         namespace |= {"as_strided": torch.as_strided, "current_stream": torch._C._cuda_getCurrentRawStream if device.type == "cuda" else None,
                       "empty": _allocator(device)}
-        exec(compile(self.python(inputs, device), "<thunder_fuser launch plan>", "exec"), namespace)
+        exec(compile(self.python(inputs, tensors, device), "<thunder_fuser launch plan>", "exec"), namespace)
         return namespace["run"]
 
     def __str__(self) -> str:
         used = [i for c in self.calls for kind, i in c.arguments if kind == "input"] + [o.index for o in self.outputs if o.kind == "input"]
-        return self.python(max(used, default=-1) + 1, torch.device("cpu"))
+        tensors = sorted({i for c in self.calls for (kind, i), what in zip(c.arguments, c.kinds) if kind == "input" and what == "ptr"})
+        return self.python(max(used, default=-1) + 1, tensors, torch.device("cpu"))
 
 
 def _allocator(device: torch.device) -> Callable[..., torch.Tensor]:
