@@ -1,4 +1,5 @@
-"""Skips GPU tests where there is no GPU, and keeps compiled kernels of a test run out of the user's cache folder."""
+"""Skips GPU tests where there is no GPU and long ones unless asked for, and keeps compiled kernels of a test run out of
+the user's cache folder."""
 
 from __future__ import annotations
 
@@ -9,15 +10,23 @@ import pytest
 import torch
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the expected texts of tests/golden anew")
+    parser.addoption("--long", action="store_true", help="run the tests marked long too, with thousands of random programs")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # One folder for all runs of a user: a kernel that has not changed is not compiled again.
     folder = os.path.join(tempfile.gettempdir(), f"thunder_fuser_tests_{os.getuid()}")
     os.environ.setdefault("THUNDER_FUSER_CACHE_DIR", folder)
+    from tests.support.every_kernel import EveryKernel  # reads the variable just set
+
+    config.pluginmanager.register(EveryKernel(), "every_kernel")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if torch.cuda.is_available():
-        return
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if "gpu" in item.keywords:
+        if "gpu" in item.keywords and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+        if "long" in item.keywords and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason="long: run with --long"))

@@ -92,7 +92,8 @@ def _walked_together(boxes: list[BoxExpr]) -> list[list[BoxExpr]]:
             groups.append([box])
             loads.append(dict(mine))
         for load in mine:
-            owner.setdefault((box.axes, load), best)
+            if len(groups[owner.setdefault((box.axes, load), best)]) >= MAX_STORES:
+                owner[(box.axes, load)] = best  # that one is full: the next box may join this one
     return groups
 
 
