@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from thunder_fuser.errors import InputError
+from thunder_fuser.executable import Executable
 from thunder_fuser.executors.program import Program
 from thunder_fuser.ir.nodes import Fusion
+from thunder_fuser.report import Report
 
 
 class FusionCallable:
@@ -50,6 +53,14 @@ class FusionCallable:
     def last_used(self) -> Any:
         """The executable that the last call used, or None before the first one."""
         return self.program._runner
+
+    def report(self) -> Report:
+        """What the last call ran: kernels, vector widths, bytes, buffers allocated, views. Raises `InputError` before the
+        first call, and where the region runs through torch."""
+        if not isinstance(self.last_used, Executable):
+            reason = self.program.fallback_reason
+            raise InputError(f"Fusion '{self.name}' has nothing to report: {f'it runs through torch: {reason}' if reason else 'call it first.'}")
+        return self.last_used.report()
 
     def cache_info(self) -> Any:
         """Hits, misses and size of the executable's cache of plans (one a combination of shapes, strides and alignment)."""

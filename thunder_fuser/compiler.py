@@ -37,6 +37,7 @@ class Stages:
     segments: Segments
     kernels: tuple[KernelPlan, ...]
     sources: tuple[KernelSource, ...]
+    launches: LaunchPlan
 
 
 def compile_fusion(fusion: Fusion, backend: str | None = None, options: CompileOptions | None = None, *, keep_rounding: bool = False,
@@ -58,8 +59,8 @@ def lower(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None], align
     info = aliases(fusion, where)
     segments, kernels = _kernels(fusion, where, info, dict(zip(fusion.inputs, alignments)))
     sources = tuple(emit(k) for k in kernels)
-    stages = Stages(fusion, where, info, segments, kernels, sources)
-    return stages, _launch_plan(stages)
+    plan = _launch_plan(fusion, info, segments, kernels, sources)
+    return Stages(fusion, where, info, segments, kernels, sources, plan), plan
 
 
 def _kernels(fusion: Fusion, where: Mapping[Value, Layout], info: AliasInfo, alignment: dict[Value, int]) -> tuple[Segments, tuple[KernelPlan, ...]]:
@@ -90,24 +91,18 @@ def _plan_all(fusion: Fusion, segments: Segments, where: Mapping[Value, Layout],
     return tuple(kernels)
 
 
-def _launch_plan(stages: Stages) -> LaunchPlan:
+def _launch_plan(fusion: Fusion, info: AliasInfo, segments: Segments, kernels: Sequence[KernelPlan], sources: Sequence[KernelSource]) -> LaunchPlan:
     """Buffers to allocate, kernels to call, outputs to make, in terms of positions: all that the runtime needs."""
-    fusion = stages.fusion
-    inputs = {v: k for k, v in enumerate(fusion.inputs)}
-    strides = {v: s for part in stages.segments.segments for v, s in part.targets} | {b.value: b.strides for b in stages.aliases.buffers}
-    owned = [b.value for b in stages.aliases.buffers]
-    owned += [v for v in strides if v not in set(owned)]
-    buffers = {v: k for k, v in enumerate(owned)}
+    strides = {b.value: b.strides for b in info.buffers} | {v: s for part in segments.segments for v, s in part.targets}
+    places = {v: ("buffer", k) for k, v in enumerate(strides)} | {v: ("input", k) for k, v in enumerate(fusion.inputs)}
 
-    def place(value: Value) -> tuple[str, int]:
-        return ("input", inputs[value]) if value in inputs else ("buffer", buffers[value])
+    def call(kernel: KernelPlan, source: KernelSource) -> KernelCall:
+        parameters = (*kernel.reads, *kernel.scalars, *kernel.writes)
+        kinds = tuple(v.dtype.name if isinstance(v.type, ScalarType) else "ptr" for v in parameters)
+        return KernelCall(source, kernel.blocks, kernel.threads, tuple(places[v] for v in parameters), kinds)
 
-    calls = tuple(
-        KernelCall(source, k.blocks, k.threads, tuple(place(v) for v in (*k.reads, *k.scalars, *k.writes)),
-                   tuple("ptr" if not isinstance(v.type, ScalarType) else v.dtype.name for v in (*k.reads, *k.scalars, *k.writes)))
-        for k, source in zip(stages.kernels, stages.sources))
     return LaunchPlan(
-        allocations=tuple(Allocation(v.shape, strides[v], v.dtype.torch) for v in owned),
-        calls=calls,
+        allocations=tuple(Allocation(v.name, v.shape, s, v.dtype.torch) for v, s in strides.items()),
+        calls=tuple(call(k, source) for k, source in zip(kernels, sources)),
         outputs=tuple(OutputRecipe("input" if o.of_input else "buffer", o.index, o.view and (o.view.shape, o.view.strides, o.view.offset))
-                      for o in stages.aliases.outputs))
+                      for o in info.outputs))

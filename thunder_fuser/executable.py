@@ -39,7 +39,7 @@ class Executable:
         self.options = options or CompileOptions.from_config()
         self._lower = lower
         self._plans: OrderedDict[Any, Callable[..., list[Any]]] = OrderedDict()
-        self._reports: dict[Any, Report] = {}
+        self._reports: dict[Any, tuple[Report, Stages]] = {}
         self._lock = threading.Lock()
         self._tensors = [k for k, v in enumerate(fusion.inputs) if isinstance(v.type, TensorType)]
         self._last: list[Any] = [None]  # the key of the last call
@@ -60,10 +60,17 @@ class Executable:
 
     def report(self) -> Report:
         """What the plan of the last call consists of. Raises `InputError` before the first call."""
-        key = self._last[0]
-        if key is None:
+        return self._of_last_call()[0]
+
+    def stages(self) -> Stages:
+        """What each stage made of the fusion for the last call's strides; every field prints itself. Raises as `report`."""
+        return self._of_last_call()[1]
+
+    def _of_last_call(self) -> tuple[Report, Stages]:
+        found = self._reports.get(self._last[0])
+        if found is None:
             raise InputError(f"Fusion '{self.fusion.name}' has not been called yet, so there is no plan to report on.")
-        return self._reports[key]
+        return found
 
     def cache_info(self) -> dict[str, int]:
         """Plans made so far, and plans held."""
@@ -119,7 +126,7 @@ class Executable:
                 run = _on_device(run, device)
             self.plans_made += 1
             self._plans[key] = run
-            self._reports[key] = Report.make(stages, plan, kernels, device, self.options)
+            self._reports[key] = (Report.make(stages, plan, kernels, device, self.options), stages)
             if len(self._plans) > MAX_PLANS:
                 old, _ = self._plans.popitem(last=False)
                 self._reports.pop(old, None)

@@ -88,8 +88,7 @@ class Report:
 
 
         owned = len(stages.aliases.buffers)
-        names = [b.value.name for b in stages.aliases.buffers]
-        names += [v.name for v in stages.segments.cuts if v.name not in names]
+        names = [a.name for a in plan.allocations]
         return Report(
             fusion=stages.fusion.name,
             backend="cuda" if device.type == "cuda" else "host",
@@ -98,8 +97,8 @@ class Report:
                              getattr(loaded, "registers", None), getattr(loaded, "local_bytes", None), kernel_text(s), str(k))
                 for k, s, loaded in zip(stages.kernels, stages.sources, kernels)),
             buffers=tuple(
-                BufferReport(name, a.shape, a.strides, str(a.dtype).removeprefix("torch."), a.bytes, k < owned)
-                for k, (name, a) in enumerate(zip(names, plan.allocations))),
+                BufferReport(a.name, a.shape, a.strides, str(a.dtype).removeprefix("torch."), a.bytes, k < owned)
+                for k, a in enumerate(plan.allocations)),
             views=tuple(
                 ViewReport(value.name, stages.fusion.inputs[o.index].name if o.of_input else names[o.index], o.view.shape, o.view.strides, o.view.offset)
                 for value, o in zip(stages.fusion.outputs, stages.aliases.outputs) if o.view is not None),

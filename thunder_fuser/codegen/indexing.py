@@ -61,21 +61,33 @@ class IndexPrinter:
         return self._lane is not None and any(a is self._lane for i in indices for a in i.axes())
 
 
-def unravel(writer_line, loops: Sequence[Loop], names: Mapping[Loop, str], unit: str, lanes: int, index_type: str, *, lane_last: bool) -> None:
-    """Declares each loop's variable from a linear unit number, the last loop fastest."""
-    left = unit
-    for k in reversed(range(len(loops))):
-        loop = loops[k]
-        vectorised = lane_last and k == len(loops) - 1
-        size = -(-loop.extent // lanes) if vectorised else loop.extent
-        digit = left if k == 0 else f"{left} % {size}u"
-        value = f"({index_type})({digit})" + (f" * {lanes}" if vectorised and lanes > 1 else "")
-        writer_line(f"const {index_type} {names[loop]} = {value};")
-        left = f"{unit} / {_product(loops[k:], lanes, lane_last)}u"
+Digit = tuple[Loop, int, int]
+"""A loop, a step and an extent: `step` times a number below `extent` is a part of the loop's variable."""
 
 
-def _product(loops: Sequence[Loop], lanes: int, lane_last: bool) -> int:
-    total = 1
-    for k, loop in enumerate(loops):
-        total *= -(-loop.extent // lanes) if lane_last and k == len(loops) - 1 else loop.extent
-    return total
+def row_major(loops: Sequence[Loop], lanes: int, *, lane_last: bool) -> list[Digit]:
+    """Each loop as one digit, outermost first; the last in steps of `lanes`, if the lanes lie along it."""
+    digits = [(loop, 1, loop.extent) for loop in loops]
+    if lane_last and digits:
+        digits[-1] = (loops[-1], lanes, -(-loops[-1].extent // lanes))
+    return digits
+
+
+def tiled(digits: Sequence[Digit], tile: tuple[int, int]) -> list[Digit]:
+    """`digits` with the two loops before the lanes walked in tiles of x by y."""
+    *outer, (across, _, n), (along, _, m), lane = digits
+    x, y = tile
+    return [*outer, (across, x, n // x), (along, y, m // y), (across, 1, x), (along, 1, y), lane]
+
+
+def unravel(writer_line, digits: Sequence[Digit], names: Mapping[Loop, str], unit: str, index_type: str) -> None:
+    """Declares each loop's variable from a linear unit number, the last digit fastest."""
+    parts: dict[Loop, list[str]] = {}
+    below = 1
+    for k, (loop, step, extent) in reversed(list(enumerate(digits))):
+        left = f"{unit} / {below}u" if below > 1 else unit
+        digit = f"({index_type})({left if k == 0 else f'{left} % {extent}u'})"
+        parts.setdefault(loop, []).append(f"{digit} * {step}" if step > 1 else digit)
+        below *= extent
+    for loop, terms in parts.items():
+        writer_line(f"const {index_type} {names[loop]} = {' + '.join(reversed(terms))};")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from thunder_fuser.codegen.indexing import IndexPrinter, unravel
+from thunder_fuser.codegen.indexing import IndexPrinter, row_major, tiled, unravel
 from thunder_fuser.codegen.scope import Names, Scope
 from thunder_fuser.codegen.stores import Results
 from thunder_fuser.codegen.writer import SourceWriter
@@ -15,25 +15,21 @@ from thunder_fuser.schedule.plan import Bundle, Loop, NestPlan
 def emit_bundle(w: SourceWriter, names: Names, bundle: Bundle, block: str, *, wide_index: bool) -> None:
     """All nests of a bundle, for the block whose number within the bundle is the C++ text `block`."""
     index_type = "long long" if wide_index else "int"
-    if bundle.swizzle > 1:
-        n, stride = bundle.swizzle, bundle.stride
-        w.line(f"const unsigned tile = {block} / {n * stride}u * {n * stride}u + {block} % {n}u * {stride}u + {block} / {n}u % {stride}u;")
-        block = "tile"
     first = 0
     for k, (nest, warps) in enumerate(zip(bundle.nests, bundle.warps)):
         last = first + 32 * warps
         head = "" if len(bundle.nests) == 1 else f"{'else ' if k else ''}if (threadIdx.x < {last}u)"
         with w.block(head):
             unit = f"{block} * {32 * warps}u + threadIdx.x" + (f" - {first}u" if first else "")
-            _Walk(w, names, nest, index_type).emit(unit, bundle.blocks * 32 * warps)
+            _Walk(w, names, nest, bundle.tile, index_type).emit(unit, bundle.blocks * 32 * warps)
         first = last
 
 
 class _Walk:
     """One unit of one nest in one thread."""
 
-    def __init__(self, w: SourceWriter, names: Names, nest: NestPlan, index_type: str) -> None:
-        self.w, self.names, self.nest, self.index_type = w, names, nest, index_type
+    def __init__(self, w: SourceWriter, names: Names, nest: NestPlan, tile: tuple[int, int] | None, index_type: str) -> None:
+        self.w, self.names, self.nest, self.tile, self.index_type = w, names, nest, tile, index_type
         self.loops = {loop: names.fresh("i") for loop in (*nest.loops, *nest.repeats)}
         self.lane = nest.loops[-1] if nest.loops else None
 
@@ -44,7 +40,8 @@ class _Walk:
         self.w.line(f"const {unit_type} {name} = {f'({unit_type})' if wide else ''}{unit};")
         inside = f"if ({name} < {self.nest.units}u{'ll' if wide else ''})"
         with self.w.block(inside) if units > self.nest.units else nullcontext():
-            unravel(self.w.line, self.nest.loops, self.loops, name, self.nest.lanes, self.index_type, lane_last=True)
+            digits = row_major(self.nest.loops, self.nest.lanes, lane_last=True)
+            unravel(self.w.line, tiled(digits, self.tile) if self.tile else digits, self.loops, name, self.index_type)
             if self.nest.tail:
                 self._with_tail()
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from thunder_fuser.codegen.indexing import IndexPrinter, unravel
+from thunder_fuser.codegen.indexing import IndexPrinter, row_major, unravel
 from thunder_fuser.codegen.scope import Names, Scope, combine, together
 from thunder_fuser.codegen.stores import Results
 from thunder_fuser.codegen.writer import SourceWriter
@@ -28,7 +28,7 @@ def emit_reduction(w: SourceWriter, names: Names, plan: ReductionPlan, *, wide_i
     w.line(f"const bool in_range = unit_of_thread < {units}u;")
     w.line(f"const {unit_type} unit = in_range ? unit_of_thread : 0u;")
     loop_names = {loop: f"i{k}" for k, loop in enumerate(plan.loops)}
-    unravel(w.line, plan.loops, loop_names, "unit", plan.lanes, index_type, lane_last=not along_reduction)
+    unravel(w.line, row_major(plan.loops, plan.lanes, lane_last=not along_reduction), loop_names, "unit", index_type)
     lane = plan.loops[-1] if not along_reduction and plan.loops else None
     lanes = 1 if along_reduction else plan.lanes
     printer = IndexPrinter(loop_names, lane if lanes > 1 else None)
@@ -59,7 +59,7 @@ def _emit_group(w: SourceWriter, names: Names, plan: ReductionPlan, group: list[
     inner_names = {loop: names.fresh("r") for loop in loops}
     w.line("#pragma unroll 4")
     with w.block(f"for ({_counter(total)} step = part; step < {total}u; step += {plan.threads}u)"):
-        unravel(w.line, loops, inner_names, "step", lanes if vectorised else 1, index_type, lane_last=vectorised)
+        unravel(w.line, row_major(loops, lanes, lane_last=vectorised), inner_names, "step", index_type)
         lane = loops[-1] if vectorised else (plan.loops[-1] if not plan.lane_is_reduced and plan.loops else None)
         printer = IndexPrinter({**loop_names, **inner_names}, lane if lanes > 1 else None)
         inner = Scope(w, names, printer, lanes, plan.access, index_type)

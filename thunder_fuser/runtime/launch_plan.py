@@ -19,8 +19,9 @@ Place = tuple[str, int]  # ("input" | "buffer", position)
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Memory for one buffer: shape, strides in elements, dtype."""
+    """Memory for one buffer: the value it holds, shape, strides in elements, dtype."""
 
+    name: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype

@@ -83,15 +83,14 @@ class NestPlan:
 class Bundle:
     """Nests that walk the same outer rows, side by side in a block: `warps[k]` warps for nest k, a unit a thread.
 
-    Blocks follow the rows; with a `swizzle` of n > 1, n neighbours along the last but one outer loop take turns, `stride`
-    blocks apart, so that memory which they share a page of is touched close in time."""
+    Rows are taken in order, or in tiles of (x, y) along the last two outer loops, so that memory which is near along
+    either is touched close in time."""
 
     nests: tuple[NestPlan, ...]
     warps: tuple[int, ...]
     rows: int
     rows_per_block: int
-    swizzle: int = 1
-    stride: int = 1
+    tile: tuple[int, int] | None = None
 
     @property
     def blocks(self) -> int:
@@ -176,6 +175,6 @@ class KernelPlan:
         if self.reduction:
             lines.append("  " + str(self.reduction).replace("\n", "\n  "))
         for bundle in self.bundles:
-            lines.append(f"  bundle of {bundle.blocks} blocks x {bundle.rows_per_block} rows" + (f", {bundle.swizzle} in turns" if bundle.swizzle > 1 else ""))
+            lines.append(f"  bundle of {bundle.blocks} blocks x {bundle.rows_per_block} rows" + (f" in tiles of {bundle.tile[0]} x {bundle.tile[1]}" if bundle.tile else ""))
             lines += [f"    {warps} warps: " + str(n).replace("\n", "\n    ") for warps, n in zip(bundle.warps, bundle.nests)]
         return "\n".join(lines)

@@ -32,7 +32,7 @@ from thunder_fuser.schedule.order import (
 from thunder_fuser.schedule.plan import Bundle, Loop, NestPlan
 
 THREADS = 128
-SWIZZLE = 8  # neighbouring rows of blocks that take turns where rows share granules
+TILE = 4  # rows across a tile, where rows share granules
 MAX_THREADS = 512  # of a block that nests share: past that, each takes blocks of its own
 MAX_REPEATS = 64  # steps of a loop over which one value is stored again and again
 MAX_STATEMENTS = 1024  # lanes x ops of one nest: past that, fewer lanes keep the compiler fast and registers free
@@ -121,8 +121,22 @@ def _side_by_side(group: Sequence[NestPlan]) -> list[Bundle]:
     warps = tuple(per_block * n // 32 for n in inner)
     if 32 * sum(warps) > MAX_THREADS or per_block > rows:
         return []
-    swizzle = math.gcd(SWIZZLE, outer[-2]) if len(outer) > 1 and outer[-1] % per_block == 0 else 1
-    return [Bundle(tuple(group), warps, rows, per_block, swizzle, outer[-1] // per_block)]
+    return [Bundle(tuple(group), warps, rows, per_block, _tile(group, outer, per_block))]
+
+
+def _tile(group: Sequence[NestPlan], outer: Sequence[int], per_block: int) -> tuple[int, int] | None:
+    """Tiles that bring together what lies together along the last but one loop. Where stores are contiguous along the last
+    loop and loads hop, a block takes a tile; where stores hop, blocks keep their runs of loads and take turns. (Measured on
+    rows of 160 bytes, H200: 1.5 and 2.5 percent.)"""
+    if len(outer) < 2:
+        return None
+    row = group[0].loops[-2]
+    stores = {s.address.coef(row.inner) for p in group for s in p.nest.stores}
+    loads = {ld.address.coef(row.inner) for p in group for ld in p.nest.loads() if traffic(p.nest, ld) >= dtype_size(ld) * p.nest.points}
+    hops = max(loads, default=0) > max(stores)
+    across, along = (TILE, per_block // TILE) if hops else (2 * TILE, per_block)
+    fits = along > 0 and outer[-2] % across == 0 and outer[-1] % along == 0
+    return (across, along) if fits else None
 
 
 def _work_of_block(bundle: Bundle) -> float:
