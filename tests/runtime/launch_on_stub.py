@@ -20,7 +20,7 @@ result = ctypes.c_int.in_dll(stub, "result")
 cuda.cuInit(0)
 
 kernel = object.__new__(CudaKernel)
-kernel.name, kernel.max_threads, kernel._function = "k", 1024, cuda.CUfunction(0x1234)
+kernel.name, kernel.max_threads, kernel._function, kernel.device = "k", 1024, cuda.CUfunction(0x1234), 0
 
 # Integers only: 64-bit words.
 count.value = 4
@@ -72,6 +72,26 @@ together(5, 5)
 attribute = (ctypes.c_uint32 * 3).from_address(config[10] | config[11] << 32)
 assert config[12] == 1
 assert attribute[0] == int(cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE) and attribute[2] == 1
+
+# A thread without a context is given one, also when it has the number of a thread that is gone.
+needs_context = ctypes.c_int.in_dll(stub, "needs_context")
+needs_context.value = 1
+failed = []
+
+
+def first_launch() -> None:
+    try:
+        many(6, 6)
+    except LaunchError as e:
+        failed.append(e)
+
+
+for _ in range(3):
+    thread = threading.Thread(target=first_launch)
+    thread.start()
+    thread.join()
+assert not failed, failed
+needs_context.value = 0
 
 # The driver's own words.
 result.value = 700

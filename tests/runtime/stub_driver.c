@@ -6,12 +6,19 @@
 unsigned long long seen_config[7], seen_arguments[8];
 int count_arguments, result, mixed_up; /* mixed_up: launches whose first argument is not their stream */
 
+static __thread int has_context;
+int needs_context;
+
 int cuInit(unsigned flags) { return 0; }
+int cuDeviceGet(int* device, int index) { return *device = index, 0; }
+int cuDevicePrimaryCtxRetain(void** context, int device) { return *context = (void*)0x77, 0; }
+int cuCtxSetCurrent(void* context) { return has_context = context == (void*)0x77, 0; }
 int cuGetErrorString(int error, const char** text) {
   *text = "an illegal memory access was encountered";
   return 0;
 }
 int cuLaunchKernelEx(const void* config, void* function, void** parameters, void** extra) {
+  if (needs_context && !has_context) return 201;
   memcpy(seen_config, config, sizeof seen_config);
   for (int i = 0; i < count_arguments; ++i) memcpy(&seen_arguments[i], parameters[i], 8);
   if (count_arguments == 1 && seen_config[4] != seen_arguments[0]) ++mixed_up;

@@ -218,6 +218,8 @@ class Pullback:
         if isinstance(expr, Literal):  # torch does the rounding
             number = torch.tensor(expr.value, dtype=expr.dtype.torch).to(dtype.torch).item()
             return self.exprs.make(Literal, number, dtype)
+        if isinstance(expr, Convert) and expr.arg.dtype is dtype and _is_exact(expr.arg, expr.dtype):
+            return expr.arg  # the narrowing between changed nothing
         return self.exprs.make(Convert, expr, dtype)
 
     def _pad(self, node: ir.Pad, index: Index, guards: tuple[Condition, ...]):
@@ -293,6 +295,13 @@ class Pullback:
             return [], lambda _: self.exprs.make(Literal, EMPTY[node.op], node.out.dtype)
         loops = tuple(axes)
         return [(node.arg, tuple(inner), guards)], lambda found: self.exprs.make(Accumulate, node.op, loops, found[0], node.out.dtype)
+
+
+def _is_exact(expr: Expr, dtype: DType) -> bool:
+    """Whether every value of `expr`, a wide float, is one of the narrow float `dtype` too."""
+    while isinstance(expr, Apply) and expr.op in ("neg", "abs"):
+        expr = expr.args[0]
+    return isinstance(expr, Convert) and expr.arg.dtype is dtype and dtype.kind == expr.dtype.kind == "float"
 
 
 def _first(found: list[Expr]) -> Expr:

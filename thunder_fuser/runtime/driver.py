@@ -8,7 +8,7 @@ Nothing here synchronises or allocates device memory.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import get_ident
 
 import torch
@@ -18,6 +18,7 @@ from thunder_fuser.errors import LaunchError
 from thunder_fuser.runtime.launch import Launcher, dims, packer
 
 _SUCCESS = driver.CUresult.CUDA_SUCCESS
+_NO_CONTEXT = driver.CUresult.CUDA_ERROR_INVALID_CONTEXT
 _ATTRIBUTE = driver.CUfunction_attribute
 _STREAM_WORD = 4  # CUlaunchConfig: grid and block (24 bytes), shared bytes (4), padding (4), then the stream
 _DEFAULT_SHARED = 48 * 1024  # more needs the function's leave
@@ -68,7 +69,13 @@ class CudaKernel:
             return _Slot(grid, block, shared_bytes, count, cooperative)
 
         failed = f"launch '{self.name}' with grid {grid} and block {block}"
-        return _launcher(self._function, build, None if pack is None else pack.pack_into, failed)
+        return _launcher(self._function, build, None if pack is None else pack.pack_into, self._bind, failed)
+
+    def _bind(self) -> None:
+        """Makes torch's context of the kernel's device this thread's own."""
+        what = f"use CUDA device {self.device}"
+        context = _checked(driver.cuDevicePrimaryCtxRetain(_checked(driver.cuDeviceGet(self.device), what)), what)
+        _checked(driver.cuCtxSetCurrent(context), what)
 
 
 class _Slot:
@@ -92,7 +99,8 @@ class _Slot:
         self.pointers = ctypes.addressof(self._pointers)
 
 
-def _launcher(function: driver.CUfunction, build: object, pack_into: object, failed: str) -> Launcher:
+def _launcher(function: driver.CUfunction, build: Callable[[], _Slot], pack_into: Callable[..., None] | None,
+              bind: Callable[[], None], failed: str) -> Launcher:
     # A closure: its free variables are the cheapest look-ups that Python has. Slots are kept by thread, because
     # another thread may run between the patching and the launch.
     slots: dict[int, tuple] = {}
@@ -105,6 +113,14 @@ def _launcher(function: driver.CUfunction, build: object, pack_into: object, fai
         entry = slots[get_ident()] = (slot.words, slot.arguments, slot.config, slot.pointers, slot)
         return entry
 
+    def again(result: driver.CUresult, config: driver.CUlaunchConfig, pointers: int) -> None:
+        # A thread that has not used CUDA yet has no context: nothing was launched, so give it one and launch.
+        if result == _NO_CONTEXT:
+            bind()
+            result = call(config, function, pointers, 0)[0]
+        if result != success:
+            raise LaunchError(_sentence(result, failed))
+
     if pack_into is None:
 
         def launch(stream: int, *args: int) -> None:
@@ -113,7 +129,7 @@ def _launcher(function: driver.CUfunction, build: object, pack_into: object, fai
             words[stream_word] = stream
             result = call(config, function, pointers, 0)[0]
             if result is not success and result != success:
-                raise LaunchError(_sentence(result, failed))
+                again(result, config, pointers)
 
     else:
 
@@ -123,7 +139,7 @@ def _launcher(function: driver.CUfunction, build: object, pack_into: object, fai
             words[stream_word] = stream
             result = call(config, function, pointers, 0)[0]
             if result is not success and result != success:
-                raise LaunchError(_sentence(result, failed))
+                again(result, config, pointers)
 
     return launch
 
