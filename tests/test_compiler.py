@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.support.programs import programs
 from thunder_fuser.compiler import compile_fusion
+from thunder_fuser.ir.builder import FusionBuilder
+from thunder_fuser.ir.dtypes import F32
 from thunder_fuser.ir.interpreter import evaluate
 from thunder_fuser.maps import nests
 
@@ -45,3 +47,14 @@ def test_random_programs_with_boxes_walked_together(case):
 @given(programs(specials=True))
 def test_random_programs_with_nan_and_inf(case):
     agrees(*case, keep_rounding=True)
+
+
+def test_equal_computations_that_are_returned_are_distinct_tensors():
+    b = FusionBuilder()
+    x = b.tensor(F32, (3, 4))
+    b.output(b.neg(x))
+    b.output(b.slice(b.neg(x), (0, 0), (3, 2)))
+    x_ = torch.randn(3, 4)
+    first, second = compile_fusion(b.build(), "host")(x_)
+    assert first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr()
+    assert torch.equal(first, -x_) and torch.equal(second, -x_[:, :2])

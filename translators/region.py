@@ -39,7 +39,7 @@ def translate(bsyms: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Se
     Equal outputs are distinct tensors, made by copies, unless they are views of one value or `shared` (the outputs of
     a backward region): then they are one output value, listed twice.
     Raises `UnsupportedError`, naming the op, for a symbol that has no translation."""
-    builder = FusionBuilder(name)
+    builder = FusionBuilder(name, shared=shared)
     values: dict[str, Value] = {p.name: _input(builder, p) for p in inputs}
     views: set[str] = set()
     for bsym in flatten(bsyms):

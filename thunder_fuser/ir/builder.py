@@ -1,8 +1,8 @@
 """Makes fusions: `FusionBuilder` has one method a node class, and one a row of the op tables.
 
-Called by the translators, the `FusionDefinition` front end, the parser and tests. Equal nodes are built once
-(hash-consing), except copies and whatever else must stay distinct tensors. Every method raises `IRError` on an
-illegal argument; dims may be negative as in torch.
+Called by the translators, the `FusionDefinition` front end, the parser and tests. Equal views are built once
+(hash-consing); equal computations are left to the cse pass, which knows what is returned and must stay distinct
+tensors. Every method raises `IRError` on an illegal argument; dims may be negative as in torch.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from thunder_fuser.errors import IRError
 from thunder_fuser.ir.dtypes import DType
 from thunder_fuser.ir.nodes import (
+    VIEW_NODES,
     Broadcast,
     Cast,
     Cat,
@@ -53,13 +54,15 @@ class FusionBuilder:
         fusion = b.build()
     """
 
-    def __init__(self, name: str = "fusion") -> None:
+    def __init__(self, name: str = "fusion", *, shared: bool = False) -> None:
+        """`shared` builds equal computations once too: for programs whose equal outputs may be one tensor."""
         if not is_legal_name(name):
             raise IRError(f"'{name}' is no name for a fusion, expected letters, digits and underscores.")
         self.name = name
         self._inputs: list[Value] = []
         self._nodes: list[Node] = []
         self._outputs: list[Value] = []
+        self._shared = shared
         self._known: dict[Any, Value] = {}
         self._names: set[str] = set()
         self._counter = 0
@@ -168,7 +171,8 @@ class FusionBuilder:
         return value
 
     def _emit(self, node: Node, declared: TensorType | None = None, name: str | None = None) -> Value:
-        key = None if isinstance(node, Copy) else (type(node), declared, *(getattr(node, f) for f in _FIELDS[type(node)]))
+        merged = isinstance(node, VIEW_NODES) or (self._shared and not isinstance(node, Copy))
+        key = (type(node), declared, *(getattr(node, f) for f in _FIELDS[type(node)])) if merged else None
         if key is not None and key in self._known:
             return self._known[key]
         out = Value(self._fresh(name), infer(node, declared))
@@ -190,7 +194,7 @@ class FusionBuilder:
 
 
 _FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls) if f.name != "out") for cls in (
-    Pointwise, Cast, Full, Iota, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Copy, Reduce)}
+    *VIEW_NODES, Pointwise, Cast, Full, Iota, Pad, Cat, Flip, Reduce)}
 
 
 def _operand(value: Operand | Number) -> Operand:
