@@ -7,6 +7,7 @@ at or after a launch (`LaunchError`) is not.
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from thunder_fuser.errors import InputError
+from thunder_fuser.ir.dtypes import DType
 from thunder_fuser.ir.nodes import Fusion, TensorType
 from thunder_fuser.runtime.compile_pool import POOL
 from thunder_fuser.runtime.options import CompileOptions
@@ -50,7 +52,7 @@ class Executable:
         """Runs the fusion. Raises `InputError`, `CompileError`, `UnsupportedError`, `LaunchError`."""
         try:
             return self.call(*inputs)
-        except (AttributeError, TypeError):
+        except (AttributeError, TypeError, RuntimeError, OverflowError, struct.error):  # not ours: see what does not fit
             self._check(inputs)
             raise
 
@@ -84,7 +86,7 @@ class Executable:
 
     def _functions(self, check_inputs: bool) -> tuple[Callable[..., list[Any]], Callable[..., Any]]:
         """`call(in0, in1, ...)`, which is `__call__` for inputs that fit, and `key(in0, in1, ...)`: strides and alignment of
-        each tensor, with shape, dtype and device where the caller does not guard them.
+        each tensor, with shape, dtype and device, and the classes of numbers, where the caller does not guard them.
 
         Source code, since a loop over the inputs would cost a microsecond each."""
         names = [f"in{k}" for k in range(len(self.fusion.inputs))]
@@ -92,10 +94,12 @@ class Executable:
         parts = []
         for k in self._tensors:
             parts += [f"in{k}.stride()", f"p{k} & 15"]
-            if check_inputs or torch.cuda.device_count() > 1:
+            if check_inputs:  # `device`, since a meta tensor's get_device() is that of the CPU
+                parts += [f"in{k}.device", f"in{k}.shape", f"in{k}.dtype", f"in{k}.__class__", f"in{k}.is_neg()"]
+            elif torch.cuda.device_count() > 1:
                 parts.append(f"in{k}.get_device()")
-            if check_inputs:
-                parts += [f"in{k}.shape", f"in{k}.dtype"]
+        if check_inputs:
+            parts += [f"in{k}.__class__" for k in range(len(names)) if k not in self._tensors]
         if not self._tensors:
             parts.append("current_device()")
         inputs, key = ", ".join(names), f"({', '.join(parts)},)"
@@ -140,14 +144,19 @@ class Executable:
         devices = {}
         for k, (given, value) in enumerate(zip(inputs, want)):
             if not isinstance(value.type, TensorType):
-                if not isinstance(given, (bool, int, float)):
-                    raise InputError(f"Input {k} of fusion '{name}' is a '{type(given).__name__}', expected a number.")
+                _check_number(f"Input {k} of fusion '{name}'", given, value.dtype)
                 continue
             if not isinstance(given, torch.Tensor):
                 raise InputError(f"Input {k} of fusion '{name}' is a '{type(given).__name__}', expected a tensor.")
+            if given.layout is not torch.strided:
+                raise InputError(f"Input {k} of fusion '{name}' has the layout {given.layout}, expected torch.strided.")
             if given.dtype is not value.dtype.torch or tuple(given.shape) != value.shape:
                 raise InputError(f"Input {k} of fusion '{name}' is {given.dtype} {list(given.shape)}, "
                                  f"expected {value.dtype.torch} {list(value.shape)}.")
+            if given.is_neg():
+                raise InputError(f"Input {k} of fusion '{name}' is a view that torch negates when it is read, call resolve_neg() first.")
+            if given.device.type in ("cpu", "cuda") and given.numel() and not given.data_ptr():
+                raise InputError(f"Input {k} of fusion '{name}' is a '{type(given).__name__}' without memory, expected a tensor with data.")
             devices.setdefault(given.device, k)
         return self._device(devices)
 
@@ -161,6 +170,22 @@ class Executable:
         if device.type not in ("cuda", "cpu") or device.type != want:
             raise InputError(f"Inputs of fusion '{self.fusion.name}' are on '{device}', but its backend is '{self.backend or 'cuda or host'}'.")
         return device
+
+
+def _check_number(what: str, given: Any, dtype: DType) -> None:
+    """Raises `InputError` for what is no number of the dtype's kind, or out of its range."""
+    if dtype.kind == "bool":
+        fits, expected = isinstance(given, bool), "a bool"
+    elif dtype.kind == "int":
+        fits, expected = isinstance(given, int) and -(2**63) <= given < 2**63, "an integer of 64 bits"
+    else:
+        fits, expected = isinstance(given, float) or (isinstance(given, int) and abs(given) < 2**1023), "a float"
+    if not fits:
+        raise InputError(f"{what} is {_shown(given)}, expected {expected}.")
+
+
+def _shown(given: Any) -> str:
+    return repr(given) if isinstance(given, (bool, int, float, complex)) and abs(given) < 2**70 else f"a '{type(given).__name__}'"
 
 
 def _alignment(tensor: torch.Tensor) -> int:

@@ -6,10 +6,12 @@ refers to no function of the fibers has no barrier, shuffle or shared memory, an
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import re
 import tempfile
 import threading
+import weakref
 from collections.abc import Sequence
 
 from thunder_fuser import config
@@ -56,6 +58,8 @@ class HostKernel:
         self._launch.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         self._launch.restype = ctypes.c_int
         self.max_threads = _MAX_THREADS
+        # A process may map a limited number of files: without this some ten thousand kernels would be the end of it.
+        weakref.finalize(self, _ctypes.dlclose, library._handle).atexit = False
 
     def launcher(
         self,
