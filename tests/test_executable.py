@@ -29,7 +29,8 @@ def twice(shape: tuple[int, ...] = (4, 6)) -> Executable:
 
 def test_a_plan_for_each_pattern_of_strides_and_alignment() -> None:
     exe, base = twice(), torch.arange(200, dtype=torch.float32)
-    for strides, offset, plans in [((6, 1), 0, 1), ((6, 1), 0, 1), ((6, 1), 4, 1), ((6, 1), 1, 2), ((6, 1), 5, 2), ((1, 4), 0, 3), ((12, 2), 0, 4), ((0, 1), 0, 5)]:
+    cases = [((6, 1), 0, 1), ((6, 1), 0, 1), ((6, 1), 4, 1), ((6, 1), 1, 2), ((6, 1), 5, 2), ((1, 4), 0, 3), ((12, 2), 0, 4), ((0, 1), 0, 5)]
+    for strides, offset, plans in cases:
         x = base.as_strided((4, 6), strides, offset)
         assert torch.equal(exe(x)[0], x * 2)
         assert exe.cache_info()["plans_made"] == plans

@@ -175,6 +175,7 @@ class KernelPlan:
         if self.reduction:
             lines.append("  " + str(self.reduction).replace("\n", "\n  "))
         for bundle in self.bundles:
-            lines.append(f"  bundle of {bundle.blocks} blocks x {bundle.rows_per_block} rows" + (f" in tiles of {bundle.tile[0]} x {bundle.tile[1]}" if bundle.tile else ""))
+            tiles = f" in tiles of {bundle.tile[0]} x {bundle.tile[1]}" if bundle.tile else ""
+            lines.append(f"  bundle of {bundle.blocks} blocks x {bundle.rows_per_block} rows{tiles}")
             lines += [f"    {warps} warps: " + str(n).replace("\n", "\n    ") for warps, n in zip(bundle.warps, bundle.nests)]
         return "\n".join(lines)
