@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.points import at, points
-from thunder_fuser.maps.affine import ZERO, Affine, Axis, AxisPool, affine, dot
+from tests.support.points import at, holds, points
+from thunder_fuser.maps.affine import ZERO, Affine, Axis, AxisPool, Divisible, Within, affine, all_of, dot
 
 AXES = (Axis(("i", 0), 3), Axis(("i", 1), 4), Axis(("r", "sum", 0, 0), 2))
 POOL = AxisPool()
@@ -68,3 +68,13 @@ def test_pool_makes_one_axis_for_equal_keys() -> None:
     source = Affine.of(pool.axis(("i", 0), 5), 3, 1)
     assert pool.derived("div", source, 2) is pool.derived("div", Affine.of(pool.axis(("i", 0), 5), 3, 1), 2)
     assert pool.derived("div", source, 2) is not pool.derived("mod", source, 2)
+
+
+@given(st.lists(st.tuples(st.sampled_from(("within", "divisible")), indices(), st.integers(-9, 9), st.integers(0, 12)), min_size=1, max_size=5))
+def test_all_of_is_the_conjunction(drawn: list[tuple[str, Affine, int, int]]) -> None:
+    conditions = [Within(i, lo, lo + n) if kind == "within" else Divisible(i, n + 1) for kind, i, lo, n in drawn]
+    shifted = [Within(c.index + 3, c.lo + 2, c.hi + 4) for c in conditions if isinstance(c, Within)]
+    merged = all_of(all_of((), conditions), shifted)
+    assert len(merged) <= len(conditions)
+    for point in points(AXES):
+        assert all(holds(c, point) for c in merged) == all(holds(c, point) for c in (*conditions, *shifted))

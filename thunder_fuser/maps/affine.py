@@ -8,7 +8,7 @@ another affine expression, for reshapes that no common factoring makes affine (6
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -176,6 +176,22 @@ class Divisible:
 
 
 Condition: TypeAlias = Within | Divisible
+
+
+def all_of(guards: tuple[Condition, ...], more: Sequence[Condition]) -> tuple[Condition, ...]:
+    """`guards` and `more`; ranges of indices that differ by a constant become one, so that nested pieces stay short."""
+    result = list(guards)
+    for new in more:
+        for k, old in enumerate(result):
+            if old == new:
+                break
+            if isinstance(old, Within) and isinstance(new, Within) and old.index.terms == new.index.terms:
+                shift = new.index.const - old.index.const
+                result[k] = Within(old.index, max(old.lo, new.lo - shift), min(old.hi, new.hi - shift))
+                break
+        else:
+            result.append(new)
+    return tuple(result)
 
 
 class AxisPool:

@@ -18,7 +18,7 @@ from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.ir import nodes as ir
 from thunder_fuser.ir.dtypes import I64, DType
 from thunder_fuser.ir.rules import natural_dtype, operand_dtype
-from thunder_fuser.maps.affine import ZERO, Affine, Axis, AxisPool, Condition, Divisible, Within, dot
+from thunder_fuser.maps.affine import ZERO, Affine, Axis, AxisPool, Condition, Divisible, Within, all_of, dot
 from thunder_fuser.maps.boxes import Box, Refine
 from thunder_fuser.maps.decide import divisible, divmod_index, within
 from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Expr, Exprs, Literal, Load, Position, Scalar, Select
@@ -246,7 +246,7 @@ class Pullback:
             return self._operands((node.value,), (), (), (node.out.dtype,), lambda args: self._convert(args[0], node.out))
         if not conditions:
             return [(node.arg, tuple(inner), guards)], _first
-        both = (*guards, *conditions)
+        both = all_of(guards, conditions)
         fill, finish_fill = self._operands((node.value,), (), (), (node.out.dtype,), lambda args: self._convert(args[0], node.out))
         return [(node.arg, tuple(inner), both), *fill], lambda found: self.exprs.make(
             Select, tuple(conditions), found[0], finish_fill(found[1:]), node.out.dtype)
@@ -269,7 +269,7 @@ class Pullback:
         if len(candidates) == 1:
             arg, _, moved = candidates[0]
             return [(arg, moved, guards)], _first
-        needs = [(arg, moved, (*guards, condition)) for arg, condition, moved in candidates]
+        needs = [(arg, moved, all_of(guards, [condition])) for arg, condition, moved in candidates]
 
         def finish(found: list[Expr]) -> Expr:
             result = found[-1]

@@ -71,6 +71,7 @@ def ordered(nests: Sequence[Nest], axes: Sequence[Axis]) -> list[Axis]:
     for _, _, address in moved:
         stride = {a: abs(address.coef(a)) for a in axes}
         candidates.append(sorted(axes, key=lambda a: (stride[a] != 0, -stride[a])))
+    candidates = [list(order) for order in dict.fromkeys(map(tuple, candidates))]
 
     def score(order: list[Axis]) -> tuple[float, int, int, int]:
         stored = loaded = repeats_outside = 0
