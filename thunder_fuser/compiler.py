@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from thunder_fuser.analysis.alias import AliasInfo, aliases
 from thunder_fuser.analysis.layout import Layout, layouts
-from thunder_fuser.codegen.kernel import emit
+from thunder_fuser.codegen.kernel import emit, kernel_text
+from thunder_fuser.debug.dump import dump
 from thunder_fuser.ir.nodes import Fusion, Node, ScalarType, Value
 from thunder_fuser.passes import simplify
 from thunder_fuser.errors import UnsupportedError
@@ -39,6 +40,13 @@ class Stages:
     sources: tuple[KernelSource, ...]
     launches: LaunchPlan
 
+    def texts(self) -> dict[str, str]:
+        """Each stage's value as text, by its name, in order; sources without the prelude, which all kernels share."""
+        layouts = "\n".join(f"{value}: {layout}" for value, layout in self.layouts.items())
+        sources = "\n".join(map(kernel_text, self.sources))
+        return {"fusion": str(self.fusion), "layouts": layouts, "aliases": str(self.aliases), "segments": str(self.segments),
+                "kernels": "\n".join(map(str, self.kernels)), "sources": sources.rstrip(), "launches": str(self.launches).rstrip()}
+
 
 def compile_fusion(fusion: Fusion, backend: str | None = None, options: CompileOptions | None = None, *, keep_rounding: bool = False,
                    check_inputs: bool = True) -> Executable:
@@ -60,7 +68,9 @@ def lower(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None], align
     segments, kernels = _kernels(fusion, where, info, dict(zip(fusion.inputs, alignments)))
     sources = tuple(emit(k) for k in kernels)
     plan = _launch_plan(fusion, info, segments, kernels, sources)
-    return Stages(fusion, where, info, segments, kernels, sources, plan), plan
+    stages = Stages(fusion, where, info, segments, kernels, sources, plan)
+    dump(fusion.name, stages.texts)
+    return stages, plan
 
 
 def _kernels(fusion: Fusion, where: Mapping[Value, Layout], info: AliasInfo, alignment: dict[Value, int]) -> tuple[Segments, tuple[KernelPlan, ...]]:

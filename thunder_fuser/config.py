@@ -63,8 +63,9 @@ KNOBS: dict[str, Knob] = {k.name: k for k in (
     Knob("fallback",       _one_of("torch", "error"), "torch", "what runs a region that cannot be translated, compiled or loaded"),
     Knob("keep_rounding",  _flag,                     False,   "keep every cast to a 16-bit float and back, as eager rounds"),
     Knob("fuel",           _optional_int,             None,    "fusions that the executor may make, to find one that goes wrong; nothing: no limit"),
-    Knob("check",          _flag,                     False,   "verify the fusion after every pass"),
-    Knob("dump",           str,                       "",      "stages to print, separated by commas"),
+    Knob("check",          _flag,                     False,   "verify each fusion, and again after every pass"),
+    Knob("dump",           str,                       "",      "stages to print when a fusion is planned, separated by commas: fusion, layouts, "
+                                                               "aliases, segments, kernels, sources, launches, or all"),
     Knob("cache_dir",      str,                       "",      "folder of compiled kernels; empty: the user's; 'off': none"),
     Knob("cache_limit_mb", int,                       512,     "size that the folder of compiled kernels is trimmed to"),
     Knob("opt_level",      int,                       3,       "optimisation level of device code, 0 to 3"),

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from thunder_fuser import config
+from thunder_fuser.errors import IRError
 from thunder_fuser.ir.nodes import Fusion
+from thunder_fuser.ir.verify import verify
 from thunder_fuser.passes.cse import cse
 from thunder_fuser.passes.dce import dce
 from thunder_fuser.passes.merge_casts import merge_casts
@@ -28,8 +31,22 @@ PASSES: tuple[tuple[Pass, str], ...] = (
 
 
 def simplify(fusion: Fusion, *, keep_rounding: bool = False) -> Fusion:
-    """Runs `PASSES` in order. With `keep_rounding` every cast of the program rounds, as in eager torch."""
+    """Runs `PASSES` in order. With `keep_rounding` every cast of the program rounds, as in eager torch.
+
+    Under the knob `check` each fusion is verified on the way; raises `IRError` that names the pass at fault."""
+    check = config.get("check")
+    if check:
+        verify(fusion)
     for run, _ in PASSES:
         if not (keep_rounding and run is merge_casts):
             fusion = run(fusion)
+            if check:
+                _verify_after(run, fusion)
     return fusion
+
+
+def _verify_after(run: Pass, fusion: Fusion) -> None:
+    try:
+        verify(fusion)
+    except IRError as error:
+        raise IRError(f"Pass '{run.__name__}' left a fusion that does not verify. {error}") from error
