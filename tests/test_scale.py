@@ -165,3 +165,19 @@ def test_rank_eight() -> None:
     y = b.reshape(b.add(y, 1.0), (2, 3, 2, 3, 2, 3, 2, 3))
     b.output(b.cat([y, x], 3))
     agrees(b.build())
+
+
+def test_reshapes_that_do_not_factor_are_cut_before_their_indices_explode() -> None:
+    """Each reshape divides an index that has divisions in it: unchecked, the text of an address doubles with each."""
+    def turned(b: FusionBuilder, n: int, work: bool) -> Value:
+        y = b.tensor(F64, (12, 12))
+        for _ in range(n):
+            moved = b.reshape(b.permute(b.reshape(y, (16, 9)), [1, 0]), (12, 12))
+            y = b.mul(b.add(y, moved), 0.5) if work else moved
+        return y
+
+    for work in (True, False):
+        fusion = made(lambda b, n: turned(b, n, work), 30)  # noqa: B023
+        stages, _ = lower(fusion, strides(fusion), [16])
+        assert 2 <= len(stages.kernels) <= 30 and max(len(s.text) for s in stages.sources) < 100_000
+        agrees(fusion)

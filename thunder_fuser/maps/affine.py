@@ -37,12 +37,13 @@ class Axis:
 class Derived(Axis):
     """floor(source / divisor), or source modulo divisor, as if it were an axis; lies in [lo, hi]."""
 
-    __slots__ = ("_hi", "_lo", "divisor", "kind", "source")
+    __slots__ = ("_hi", "_lo", "divisions", "divisor", "kind", "source")
 
     def __init__(self, kind: str, source: Affine, divisor: int) -> None:
         lo, hi = (source.lo // divisor, source.hi // divisor) if kind == "div" else (0, divisor - 1)
         super().__init__(("~", kind, divisor, source.sort_key()), hi - lo + 1)
         self.kind, self.source, self.divisor, self._lo, self._hi = kind, source, divisor, lo, hi
+        self.divisions = 1 + source.divisions
 
     @property
     def lo(self) -> int:
@@ -102,6 +103,11 @@ class Affine:
     def hi(self) -> int:
         """The greatest value over all axes."""
         return self.const + sum(c * (a.hi if c > 0 else a.lo) for a, c in self.terms)
+
+    @property
+    def divisions(self) -> int:
+        """How many divisions and remainders the value takes, those inside others counted as often as they occur."""
+        return sum(a.divisions for a, _ in self.terms if isinstance(a, Derived))
 
     def coef(self, axis: Axis) -> int:
         return next((c for a, c in self.terms if a is axis), 0)

@@ -24,6 +24,7 @@ from thunder_fuser.maps.decide import divisible, divmod_index, within
 from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Expr, Exprs, Literal, Load, Position, Scalar, Select
 
 MAX_BOXES = 48
+MAX_DIVISIONS = 48  # of one index: reshapes that do not factor nest them, and each may double their number
 EMPTY = {"sum": 0, "prod": 1, "any": False, "all": True}  # what a reduction of nothing is
 
 Index = tuple[Affine, ...]
@@ -52,15 +53,18 @@ class Pullback:
         self._memo: dict[Key, Expr] = {}
         self._box = Box(())
         self._may_cut = True
+        self._tangled = False
+        self._pending: dict[Key, tuple[list[Key], Callable[[list[Expr]], Expr]]] = {}
 
     @property
     def exhausted(self) -> bool:
-        """Whether more (value, index) pairs were evaluated than the budget allows; `boxes` then stops early."""
-        return self.budget is not None and len(self._memo) > self.budget
+        """Whether more (value, index) pairs were evaluated than the budget allows, or an index has become too long to be
+        worth it; `boxes` then stops early."""
+        return self.budget is not None and (self._tangled or len(self._memo) > self.budget)
 
     def counts(self) -> dict[ir.Value, int]:
         """At how many indices each value was evaluated."""
-        return Counter(value for value, _, _ in self._memo)
+        return Counter(value for value, _, _ in self._memo.keys() | self._pending.keys())
 
     def boxes(self, value: ir.Value, *, max_boxes: int = MAX_BOXES) -> list[BoxExpr]:
         """The boxes that cover `value`, none if it has no elements."""
@@ -80,7 +84,7 @@ class Pullback:
     def _pull(self, root: Key) -> Expr:
         memo = self._memo
         stack = [root]
-        pending: dict[Key, tuple[list[Key], Callable[[list[Expr]], Expr]]] = {}
+        pending = self._pending = {}
         while stack:
             key = stack[-1]
             if key in memo:
@@ -102,6 +106,7 @@ class Pullback:
     def _step(self, value: ir.Value, index: Index, guards: tuple[Condition, ...]) -> tuple[list[Key], Callable[[list[Expr]], Expr]]:
         """What `value` at `index` needs, and how it is made of that."""
         make = self.exprs.make
+        self._tangled |= any(i.divisions > MAX_DIVISIONS for i in index)
         if isinstance(value.type, ir.ScalarType) and value not in self.producers:
             return [], lambda _: make(Scalar, value, value.dtype)
         strides = self.sources.get(value)

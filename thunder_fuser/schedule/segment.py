@@ -74,11 +74,16 @@ def segment(fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], outputs: Sequ
 
 
 def recompute_cut(counts: Mapping[ir.Value, int], fusion: ir.Fusion, forced: Sequence[ir.Value] = ()) -> ir.Value | None:
-    """Where to cut a kernel that evaluates values at too many indices: the value in the middle of those that are evaluated
-    more than once and not cut yet, a computed one if there is any, else one that only moves elements."""
-    again = [n for n in fusion.nodes if counts.get(n.out, 0) > 1 and n.out not in forced]
-    best = ([n for n in again if not isinstance(n, ir.META_NODES)] or [n for n in again if not isinstance(n, ir.VIEW_NODES)] or again)
-    return best[len(best) // 2].out if best else None
+    """Where to cut a kernel that evaluates values at too many indices, or at indices that are too long: the value in the
+    middle of those that are evaluated more than once (of all, if none is) and not cut yet. Computed ones come first,
+    those that only move elements last."""
+    open_ = [n for n in fusion.nodes if counts.get(n.out) and n.out not in forced and isinstance(n.out.type, ir.TensorType)]
+    for among in ([n for n in open_ if counts[n.out] > 1], open_):
+        for kinds in (ir.META_NODES, ir.VIEW_NODES, ()):
+            best = [n.out for n in among if not isinstance(n, kinds)]
+            if best:
+                return best[len(best) // 2]
+    return None
 
 
 def _needed(fusion: ir.Fusion, roots: list[ir.Value]) -> set[ir.Value]:
