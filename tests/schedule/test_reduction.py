@@ -151,3 +151,16 @@ def test_nan_and_infinities(special: float) -> None:
     given = torch.zeros(3, 100)
     given[1, 57] = special
     agrees(b.build(), given)
+
+
+@pytest.mark.parametrize("dtype", [I8, I32, I64], ids=str)
+@pytest.mark.parametrize("length", [7, 300])
+def test_integers_wrap_around(dtype: DType, length: int) -> None:
+    b = FusionBuilder()
+    x = b.tensor(dtype, (3, length))
+    b.output(b.sum(x, [1]))
+    b.output(b.prod(x, [1]))
+    fusion = b.build()
+    agrees(fusion, torch.full((3, length), torch.iinfo(dtype.torch).max // 2 + 2, dtype=dtype.torch))
+    assert all("tf::add(" in s.text.rpartition("extern")[2] or "tf::mul(" in s.text.rpartition("extern")[2]
+               for s in lower(fusion, [(length, 1)], [16])[0].sources), "signed overflow is undefined in C++"

@@ -200,7 +200,7 @@ def _nothing(ctype: str) -> str:
 
 
 def combine(acc: Accumulate, left: str, right: str) -> str:
-    return REDUCTIONS[acc.op].combine.format(left, right, T=acc.dtype.math)
+    return REDUCTIONS[acc.op].combination(acc.dtype).format(left, right, T=acc.dtype.math)
 
 
 def together(reductions: list[Accumulate]) -> list[list[Accumulate]]:

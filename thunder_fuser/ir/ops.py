@@ -64,13 +64,18 @@ class PointwiseOp:
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """One reduction, `torch(x, dims)` in torch: `identity` and `combine` are C++ in the accumulation type `{T}`; `{0}` is
-    the accumulator."""
+    the accumulator. `integer` is the combination of integers where `combine` would overflow."""
 
     name: str
     accepts: frozenset[str]
     torch: Callable[..., torch.Tensor]
     identity: str
     combine: str
+    integer: str | None = None
+
+    def combination(self, dtype: DType) -> str:
+        """The C++ expression that combines two values of this dtype."""
+        return self.integer if self.integer is not None and dtype.kind == "int" else self.combine
 
 
 def _table(*rows: PointwiseOp) -> dict[str, PointwiseOp]:
@@ -190,8 +195,8 @@ POINTWISE: dict[str, PointwiseOp] = _table(
 REDUCTIONS: dict[str, Reduction] = {
     r.name: r for r in (
         #         name    accepts  torch reference                        identity            combine
-        Reduction("sum",  NUMBER,  lambda x, d: x.sum(d, dtype=x.dtype),  "({T})0",           "{0} + {1}"),
-        Reduction("prod", NUMBER,  _prod,                                 "({T})1",           "{0} * {1}"),
+        Reduction("sum",  NUMBER,  lambda x, d: x.sum(d, dtype=x.dtype),  "({T})0",           "{0} + {1}", "tf::add({0}, {1})"),
+        Reduction("prod", NUMBER,  _prod,                                 "({T})1",           "{0} * {1}", "tf::mul({0}, {1})"),
         Reduction("amax", ANY,     _extremum(torch.amax, 1),              "tf::lowest<{T}>()",  "tf::maximum({0}, {1})"),
         Reduction("amin", ANY,     _extremum(torch.amin, -1),             "tf::highest<{T}>()", "tf::minimum({0}, {1})"),
         Reduction("any",  BOOL,    torch.any,                             "false",            "{0} | {1}"),
