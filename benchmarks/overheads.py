@@ -17,9 +17,9 @@ import sys
 import tempfile
 import time
 
+import thunder
 import torch
 
-import thunder
 import thunder_fuser
 from thunder_fuser import config
 from thunder_fuser.runtime.compile_pool import POOL

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 
+import thunder
 import torch
 
-import thunder
 import thunder_fuser
 from thunder_fuser.cli.rope import HEADS, program
 from thunder_fuser.cli.timing import measure

@@ -41,7 +41,16 @@ def test_environment_table_is_that_of_the_code():
 def test_commands_are_those_of_ci_and_of_the_command_line():
     commands = re.findall(r"```sh\n(.*?)\n```", README)
     assert len(commands) == 2 and commands[0].endswith("thunder-fuser demo") and commands[1].endswith("-m pytest")
-    assert "README.md" in (ROOT / ".ci" / "run").read_text()
+    (pattern,) = re.findall(r"grep -m1 -E '(.*)' README.md", (ROOT / ".ci" / "run").read_text())
+    assert [line for line in README.splitlines() if re.search(pattern, line)] == commands[1:]
+
+
+def test_named_commands_exist():
+    named = set(re.findall(r"`thunder-fuser ([a-z]+)", README)) | {"cache", "config"}
+    for name in named:
+        done = subprocess.run([sys.executable, "-m", "thunder_fuser", name, "--help"], capture_output=True, text=True, cwd=ROOT, check=False)
+        assert done.returncode == 0, name
+    assert named == {"demo", "doctor", "ops", "cache", "config"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/decisions/README.md", "docs/architecture.md"])

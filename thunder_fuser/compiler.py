@@ -16,10 +16,10 @@ from thunder_fuser.analysis.alias import AliasInfo, aliases
 from thunder_fuser.analysis.layout import Layout, layouts
 from thunder_fuser.codegen.kernel import emit, kernel_text
 from thunder_fuser.debug.dump import dump
-from thunder_fuser.ir.nodes import Fusion, Node, ScalarType, Value
-from thunder_fuser.passes import simplify
 from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.executable import Executable
+from thunder_fuser.ir.nodes import Fusion, Node, ScalarType, Value
+from thunder_fuser.passes import simplify
 from thunder_fuser.runtime.launch_plan import Allocation, KernelCall, LaunchPlan, OutputRecipe
 from thunder_fuser.runtime.options import CompileOptions
 from thunder_fuser.runtime.source import KernelSource

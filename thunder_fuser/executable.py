@@ -18,9 +18,9 @@ import torch
 from thunder_fuser.errors import InputError
 from thunder_fuser.ir.dtypes import DType
 from thunder_fuser.ir.nodes import Fusion, TensorType
+from thunder_fuser.report import Report
 from thunder_fuser.runtime.compile_pool import POOL
 from thunder_fuser.runtime.options import CompileOptions
-from thunder_fuser.report import Report
 
 if TYPE_CHECKING:
     from thunder_fuser.compiler import Stages

@@ -23,7 +23,7 @@ Build = Callable[..., Value]
 many = settings(max_examples=120, deadline=None)
 
 
-def check(specs: list[Strided], build: Build, run: Callable[..., torch.Tensor], dtypes: list = None) -> None:
+def check(specs: list[Strided], build: Build, run: Callable[..., torch.Tensor], dtypes: list | None = None) -> None:
     """The layout of the one node that `build` makes equals strides, offset and storage of what torch makes."""
     dtypes = dtypes or [F32] * len(specs)
     b = FusionBuilder()

@@ -136,7 +136,7 @@ def test_threads_share_a_function(device):
         try:
             for _ in range(20):
                 same(jitted(x), (torch.tanh(x) * 2.0)[1:], rtol=1e-6, atol=1e-6)
-        except BaseException as error:  # noqa: BLE001  reported by the main thread
+        except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(x.t().contiguous().t() if i % 2 else x,)) for i, x in enumerate(inputs)]

@@ -11,8 +11,8 @@ import torch
 from tests.executors.jitted import calls, forward, gradients, jit, rand, same
 from thunder_fuser import config
 from thunder_fuser.errors import CompileError, InputError, LaunchError, UnsupportedError
-from thunder_fuser.executors import program
 from thunder_fuser.executable import Executable
+from thunder_fuser.executors import program
 
 
 def f(x):

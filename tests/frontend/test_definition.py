@@ -61,13 +61,13 @@ def test_define_tensor_by_sizes_and_strides(sizes, strides, static, fits, misfit
     with FusionDefinition() as positional:
         t = positional.define_tensor(sizes, strides, static_sizes=static)
         positional.add_output(positional.ops.neg(t))
-    for definition in (fd, positional):
+    for fusion in (fd, positional):
         for shape in fits:
             x = torch.randn(shape)
-            assert torch.equal(definition.execute([x])[0], -x)
+            assert torch.equal(fusion.execute([x])[0], -x)
         for shape in misfits:
             with pytest.raises(InputError, match="expected"):
-                definition.execute([torch.randn(shape)])
+                fusion.execute([torch.randn(shape)])
 
 
 def test_from_pytorch_describes_the_tensor() -> None:
@@ -164,7 +164,7 @@ def test_validate() -> None:
 def test_fusion_shows_the_sizes_of_the_last_call() -> None:
     fd = _double()
     with pytest.raises(InputError, match="has not run yet"):
-        fd.fusion  # noqa: B018
+        fd.fusion
     fd.execute([torch.randn(3, 7)])
     assert fd.fusion.inputs[0].shape == (3, 7)
     fd.execute([torch.randn(2, 5)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from thunder_fuser.errors import IRError
@@ -65,7 +67,7 @@ def test_faults_of_inputs_and_outputs_are_shown() -> None:
 
 def test_only_the_surroundings_of_a_fault_are_shown() -> None:
     values = [X, *(Value(f"t{i}", VECTOR) for i in range(1000))]
-    nodes = [Pointwise(out, "neg", (arg,)) for arg, out in zip(values, values[1:])]
+    nodes = [Pointwise(out, "neg", (arg,)) for arg, out in pairwise(values)]
     nodes[500] = Pointwise(values[501], "neg", (LOST,))
     with pytest.raises(IRError) as caught:
         verify(Fusion("long", (X,), tuple(nodes), (values[-1],)))

@@ -73,7 +73,7 @@ def test_divmod(shape: tuple[int, ...], coefs: list[int], const: int, divisor: i
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 6))
 def test_a_common_factoring_needs_no_division(a: int, b: int, c: int) -> None:
     """A row of a * b * c, read as rows of c and as rows of b * c, is affine: grouped heads cost nothing."""
-    for index, _, (quotient, rest) in settle((a * b * c,), [1, 0, 0], 0, lambda i, pool: _twice(i, c, b, pool)):
+    for _, _, (quotient, rest) in settle((a * b * c,), [1, 0, 0], 0, lambda i, pool: _twice(i, c, b, pool)):
         assert not any(isinstance(t, Derived) for i in (quotient, rest) for t, _ in i.terms)
 
 

@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
-from thunder_fuser.compiler import lower
 from thunder_fuser.codegen.kernel import kernel_text
+from thunder_fuser.compiler import lower
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import BF16, F32
 from thunder_fuser.ir.nodes import Fusion

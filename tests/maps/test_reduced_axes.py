@@ -9,7 +9,6 @@ from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.ir.interpreter import evaluate
 from thunder_fuser.ir.parser import parse
 
-
 WIDTHS = [(0, 0, 1), (1, 0, 1), (-1, 2, 2), (2, 3, 0), (-2, 1, 0), (0, 0, 2), (-3, -3, 3)]
 CASES = [(n, w) for n in (1, 4, 5) for w in WIDTHS if w[0] + n + (n - 1) * w[2] + w[1] > 0]
 

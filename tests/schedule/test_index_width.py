@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from thunder_fuser.codegen.kernel import kernel_text
 from thunder_fuser.compiler import lower
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import F32, U8
 from thunder_fuser.ir.nodes import Fusion
-from thunder_fuser.codegen.kernel import kernel_text
 from thunder_fuser.runtime.compile_pool import POOL
 from thunder_fuser.runtime.launch_plan import LaunchPlan
 

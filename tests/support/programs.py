@@ -181,7 +181,7 @@ class _Draft:
 
     def computed(self, value: Value, bound: float, *args: Value, rounds: bool = True) -> None:
         """Keeps the result of arithmetic."""
-        self.keep(value, bound, value.dtype.kind == "float" and rounds or any(a in self.rounded for a in args))
+        self.keep(value, bound, (value.dtype.kind == "float" and rounds) or any(a in self.rounded for a in args))
 
     # arithmetic
 
@@ -216,7 +216,7 @@ class _Draft:
         kind = self.pick(("value", "value", "value", "literal", "scalar" if self.numbers else "value"))
         if kind == "scalar" and arg.dtype.kind != "bool":
             number = self.numbers[0]
-            if not (arg.dtype.kind == "int" and number.dtype.kind == "float") and not (arg.dtype is U8):
+            if not (arg.dtype.kind == "int" and number.dtype.kind == "float") and arg.dtype is not U8:
                 return number, 4.0
         if kind == "value":
             other = self.value(lambda v: v is not arg and v.dtype is arg.dtype and _expands(v.shape, arg.shape)) or arg

@@ -64,7 +64,7 @@ class Box:
 
     def _with(self, d: int, k: int, *digits: Digit) -> Box:
         dim = self.dims[d][:k] + digits + self.dims[d][k + 1:]
-        return replace(self, dims=self.dims[:d] + (dim,) + self.dims[d + 1:])
+        return replace(self, dims=(*self.dims[:d], dim, *self.dims[d + 1:]))
 
     def split(self, axis: Axis, inner: int) -> list[Box]:
         """The boxes in which `axis` is two axes, the inner one of extent `inner`; up to three, if borders are odd."""
@@ -74,7 +74,7 @@ class Box:
             digits = table.get(key, (Digit(1, 0, axis.extent),))
             k = axis.key[3]
             old = digits[k]
-            table[key] = digits[:k] + (Digit(old.stride * inner, 0, old.extent // inner), Digit(old.stride, 0, inner)) + digits[k + 1:]
+            table[key] = (*digits[:k], Digit(old.stride * inner, 0, old.extent // inner), Digit(old.stride, 0, inner), *digits[k + 1:])
             return [replace(self, reduced=tuple(table.items()))]
         d, k = self._locate(axis)
         digit = self.dims[d][k]

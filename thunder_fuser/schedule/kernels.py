@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from thunder_fuser.ir import nodes as ir
-from thunder_fuser.maps.exprs import Load, Position, Scalar
+from thunder_fuser.maps.exprs import Load, Scalar
 from thunder_fuser.maps.nests import Nest, build, elements
 from thunder_fuser.maps.pullback import Pullback
 from thunder_fuser.schedule.order import indices, reductions

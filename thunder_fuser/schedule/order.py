@@ -51,7 +51,7 @@ def indices(nest: Nest) -> list[Affine]:
 
 def vector_axis(nest: Nest, axes: Iterable[Axis]) -> Axis | None:
     """The axis along which most bytes are contiguous; a store counts twice, since a scattered store costs more."""
-    score = {axis: 0 for axis in axes}
+    score = dict.fromkeys(axes, 0)
     for access in accesses(nest):
         for axis in score:
             if access.address.coef(axis) == 1:

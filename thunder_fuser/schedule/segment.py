@@ -49,7 +49,7 @@ class Segments:
 
 def segment(fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], outputs: Sequence[Target], forced: Iterable[ir.Value] = ()) -> Segments:
     """Cuts `fusion` so that `outputs` get written. `forced` values are written out too (see `recompute_cut`)."""
-    cuts = {v: "evaluated at too many indices" for v in forced}
+    cuts = dict.fromkeys(forced, "evaluated at too many indices")
     needed = _needed(fusion, [v for v, _ in outputs])
     nodes = [n for n in fusion.nodes if n.out in needed]
     cuts |= _size_cuts(nodes)
