@@ -83,7 +83,7 @@ def test_long_programs_are_cut_by_cost(limit: int) -> None:
         stages = staged(fusion)
     assert len(stages.segments.cuts) == (80 - 1) // limit
     assert [s.level for s in stages.segments.segments] == list(range(len(stages.segments.cuts) + 1))
-    assert {why for why in stages.segments.cuts.values()} == {f"more than {limit} operations"}
+    assert set(stages.segments.cuts.values()) == {f"more than {limit} operations"}
 
 
 def test_many_outputs_are_shared_out() -> None:
