@@ -123,6 +123,21 @@ def test_a_view_of_a_moved_input():
     assert v.storage_offset() == 32 + 16 and torch.equal(v, program()[1][1]) and torch.equal(out, program()[1][0])
 
 
+def test_zeros_of_a_pad_take_part_in_arithmetic():
+    text = """\
+    fusion f(x: f32[2], y: f32[4]) {
+      p: f32[4] = pad(x, 0.0, widths=[(1, 1, 0)])
+      s: f32[4] = add(p, y)
+      t: f32[4] = mul(p, y)
+      return s, t
+    }
+    """
+    x, y = torch.tensor([-0.0, 2.0]), torch.tensor([-0.0, -0.0, torch.nan, torch.nan])
+    for got, want in zip(compile_fusion(parse(text), "host")(x, y), (torch.nn.functional.pad(x, (1, 1)) + y, torch.nn.functional.pad(x, (1, 1)) * y)):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(got.signbit()[:2], want.signbit()[:2])
+
+
 def test_files_and_tests_named_on_the_page_exist():
     text = BLOCK.sub("", PAGE.read_text())
     named = re.findall(r"`([\w./]+\.(?:py|md|h|cuh))(?:::(\w+))?`", text)
