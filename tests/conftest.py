@@ -11,7 +11,7 @@ import torch
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write the expected texts of tests/golden anew")
+    parser.addoption("--update-golden", action="store_true", help="write the expected texts of tests/golden and of the architecture page anew")
     parser.addoption("--long", action="store_true", help="run the tests marked long too, with thousands of random programs")
 
 

@@ -99,7 +99,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReductionPlan:
-    """One block for `columns` outputs: `threads` along the reduction for each, combined by shuffles and shared memory."""
+    """One block for `columns` outputs: `threads` along the reduction for each, combined in shared memory."""
 
     nest: Nest
     loops: tuple[Loop, ...]
