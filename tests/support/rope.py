@@ -1,7 +1,4 @@
-"""qkv_split_rope in plain torch: a packed projection split into q, k and v, with rotary embeddings on q and k.
-
-Used by the executor's tests; sizes small enough for the host backend.
-"""
+"""The demo's qkv_split_rope at sizes small enough for the host backend. Used by the executor's tests."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from thunder_fuser.cli.rope import Heads, Program, program
 
 
 @dataclass(frozen=True)
@@ -30,31 +29,9 @@ class RopeConfig:
         qkv, cos, sin = (torch.randn(*shape, generator=generator).to(device, dtype) for shape in shapes)
         return qkv.requires_grad_(grad), cos, sin
 
-    def function(self):
-        """qkv, cos, sin -> q, k, v of shape (batch, heads, tokens, size); k and v have one head if there is one group."""
-        heads, groups, size, rotary = self.heads, self.groups, self.size, self.rotary
-        per_group = heads // groups
-
-        def qkv_split_rope(qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            batch, tokens, _ = qkv.shape
-            packed = qkv.view(batch, tokens, groups, per_group + 2, size).permute(0, 2, 3, 1, 4)
-            q, k, v = packed.split((per_group, 1, 1), dim=2)
-            if 1 < groups < heads:
-                k = k.expand(batch, groups, per_group, tokens, size)
-                v = v.expand(batch, groups, per_group, tokens, size)
-            q, k, v = (x.reshape(batch, -1, tokens, size) for x in (q, k, v))
-            q = torch.cat((rotate(q[..., :rotary], cos, sin), q[..., rotary:]), dim=-1)
-            k = torch.cat((rotate(k[..., :rotary], cos, sin), k[..., rotary:]), dim=-1)
-            return q, k, v
-
-        return qkv_split_rope
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x * cos + (halves of x swapped, the second negated) * sin, in x's dtype."""
-    half = x.size(-1) // 2
-    swapped = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
-    return (x * cos + swapped * sin).to(x.dtype)
+    def function(self) -> Program:
+        """The demo's program for these heads."""
+        return program(Heads("test", self.heads, self.groups, self.size, self.rotary, self.batch, self.tokens))
 
 
 CONFIGS = {

@@ -48,7 +48,7 @@ HEADS = {h.model: h for h in (
 
 
 def program(shape: Heads) -> Program:
-    """qkv, cos, sin -> q, k, v of shape (batch, heads, tokens, size)."""
+    """qkv, cos, sin -> q, k, v of shape (batch, heads, tokens, size); k and v have one head if there is one group."""
     heads, groups, size, rotary = shape.heads, shape.groups, shape.size, shape.rotary
     per_group = heads // groups
 
@@ -56,10 +56,10 @@ def program(shape: Heads) -> Program:
         batch, tokens, _ = qkv.shape
         packed = qkv.view(batch, tokens, groups, per_group + 2, size).permute(0, 2, 3, 1, 4)
         q, k, v = packed.split((per_group, 1, 1), dim=2)
-        if groups != heads:
+        if 1 < groups < heads:
             k = k.expand(batch, groups, per_group, tokens, size)
             v = v.expand(batch, groups, per_group, tokens, size)
-        q, k, v = (x.reshape(batch, heads, tokens, size) for x in (q, k, v))
+        q, k, v = (x.reshape(batch, -1, tokens, size) for x in (q, k, v))
         q = torch.cat((rotate(q[..., :rotary], cos, sin), q[..., rotary:]), dim=-1)
         k = torch.cat((rotate(k[..., :rotary], cos, sin), k[..., rotary:]), dim=-1)
         return q, k, v

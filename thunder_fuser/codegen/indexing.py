@@ -57,9 +57,6 @@ class IndexPrinter:
                 parts.append(f"{index} % {guard.divisor} == 0")
         return " && ".join(parts) or "true"
 
-    def lane_dependent(self, indices: Sequence[Affine]) -> bool:
-        return self._lane is not None and any(a is self._lane for i in indices for a in i.axes())
-
 
 Digit = tuple[Loop, int, int]
 """A loop, a step and an extent: `step` times a number below `extent` is a part of the loop's variable."""

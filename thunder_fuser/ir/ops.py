@@ -42,7 +42,6 @@ class PointwiseOp:
     torch: Callable[..., torch.Tensor]
     cuda: str
     out: str = "same"
-    commutes: bool = False
     cost: int = 1
     integer: str | None = None
     narrow: bool = True
@@ -162,27 +161,27 @@ POINTWISE: dict[str, PointwiseOp] = _table(
     row("tanh",         FLOAT,   torch.tanh,           "tf::tanh({0})", cost=8),
     row("trunc",        FLOAT,   torch.trunc,          "tf::trunc({0})"),
 
-    row("add",          ANY,     torch.add,            "{0} + {1}", commutes=True, integer="tf::add({0}, {1})"),
+    row("add",          ANY,     torch.add,            "{0} + {1}", integer="tf::add({0}, {1})"),
     row("atan2",        FLOAT,   torch.atan2,          "tf::atan2({0}, {1})", cost=10),
-    row("bitwise_and",  BITS,    torch.bitwise_and,    "{0} & {1}", commutes=True),
-    row("bitwise_or",   BITS,    torch.bitwise_or,     "{0} | {1}", commutes=True),
-    row("bitwise_xor",  BITS,    torch.bitwise_xor,    "{0} ^ {1}", commutes=True),
+    row("bitwise_and",  BITS,    torch.bitwise_and,    "{0} & {1}"),
+    row("bitwise_or",   BITS,    torch.bitwise_or,     "{0} | {1}"),
+    row("bitwise_xor",  BITS,    torch.bitwise_xor,    "{0} ^ {1}"),
     row("bitwise_left_shift",  INT, torch.bitwise_left_shift,  "tf::bitwise_left_shift({0}, {1})"),
     row("bitwise_right_shift", INT, torch.bitwise_right_shift, "tf::bitwise_right_shift({0}, {1})"),
     row("div",          NUMBER,  _div,                 "{0} / {1}", cost=2, integer="tf::div({0}, {1})"),
-    row("eq",           ANY,     torch.eq,             "{0} == {1}", out="bool", commutes=True),
+    row("eq",           ANY,     torch.eq,             "{0} == {1}", out="bool"),
     row("fmod",         NUMBER,  torch.fmod,           "tf::fmod({0}, {1})", cost=8),
-    row("gcd",          INT,     torch.gcd,            "tf::gcd({0}, {1})", commutes=True, cost=50),
+    row("gcd",          INT,     torch.gcd,            "tf::gcd({0}, {1})", cost=50),
     row("ge",           ANY,     torch.ge,             "{0} >= {1}", out="bool"),
     row("gt",           ANY,     torch.gt,             "{0} > {1}", out="bool"),
     row("le",           ANY,     torch.le,             "{0} <= {1}", out="bool"),
-    row("logical_and",  ANY,     torch.logical_and,    "{0} && {1}", out="bool", commutes=True),
-    row("logical_or",   ANY,     torch.logical_or,     "{0} || {1}", out="bool", commutes=True),
+    row("logical_and",  ANY,     torch.logical_and,    "{0} && {1}", out="bool"),
+    row("logical_or",   ANY,     torch.logical_or,     "{0} || {1}", out="bool"),
     row("lt",           ANY,     torch.lt,             "{0} < {1}", out="bool"),
-    row("maximum",      ANY,     torch.maximum,        "tf::maximum({0}, {1})", commutes=True),
-    row("minimum",      ANY,     torch.minimum,        "tf::minimum({0}, {1})", commutes=True),
-    row("mul",          ANY,     torch.mul,            "{0} * {1}", commutes=True, integer="tf::mul({0}, {1})"),
-    row("ne",           ANY,     torch.ne,             "{0} != {1}", out="bool", commutes=True),
+    row("maximum",      ANY,     torch.maximum,        "tf::maximum({0}, {1})"),
+    row("minimum",      ANY,     torch.minimum,        "tf::minimum({0}, {1})"),
+    row("mul",          ANY,     torch.mul,            "{0} * {1}", integer="tf::mul({0}, {1})"),
+    row("ne",           ANY,     torch.ne,             "{0} != {1}", out="bool"),
     row("nextafter",    FLOAT,   torch.nextafter,      "tf::nextafter({0}, {1})", cost=3, narrow=False),
     row("pow",          NUMBER,  torch.pow,            "tf::pow({0}, {1})", cost=16, domain=(0.1, 3.0)),
     row("remainder",    NUMBER,  torch.remainder,      "tf::remainder({0}, {1})", cost=8),
