@@ -22,6 +22,7 @@ import torch
 
 import thunder_fuser
 from thunder_fuser import config
+from thunder_fuser.runtime import compiled_launcher
 from thunder_fuser.runtime.compile_pool import POOL
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -93,6 +94,8 @@ def main() -> None:
                 warm = [once_ms(fusion.program, inputs) for _ in range(5)]
         result["first_call_cold_ms"] = statistics.median(cold)
         result["first_call_warm_ms"] = statistics.median(warm)
+        compiled_launcher.wait()
+        result["launches"] = compiled_launcher.state()
         result["call_us"] = each_us(fusion, *inputs)
         result["call_views"] = len(fusion.last_used.report().views)
         result["through_thunder_us"] = each_us(jitted, qkv, cos, sin)

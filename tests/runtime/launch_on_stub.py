@@ -1,4 +1,4 @@
-"""Run by test_driver.py in a process of its own, whose libcuda is stub_driver.c."""
+"""Run by test_driver.py in a process of its own, whose libcuda is stub_driver.c; with "python" or "compiled" launchers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import threading
 from cuda.bindings import driver as cuda
 
 from thunder_fuser.errors import LaunchError
+from thunder_fuser.runtime import compiled_launcher
 from thunder_fuser.runtime.driver import CudaKernel
+from thunder_fuser.runtime.launch import Launcher
 
 stub = ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
 config = (ctypes.c_uint32 * 14).in_dll(stub, "seen_config")
@@ -22,9 +24,24 @@ cuda.cuInit(0)
 kernel = object.__new__(CudaKernel)
 kernel.name, kernel.max_threads, kernel._function, kernel.device = "k", 1024, cuda.CUfunction(0x1234), 0
 
+
+
+def launcher(*shape, **how) -> Launcher:
+    made = kernel.launcher(*shape, **how)
+    if sys.argv[1] == "python":
+        return made
+    space = {"launch": made}
+    exec("def run(): return launch", space)
+    compiled_launcher.upgrade(space["run"], "launch", made)
+    compiled_launcher.wait()
+    assert compiled_launcher.state() == "compiled", compiled_launcher.state()
+    assert type(space["launch"]).__name__ == "Launcher"
+    return space["run"]()
+
+
 # Integers only: 64-bit words.
 count.value = 4
-launch = kernel.launcher((5, 6), 128, 1024, ["ptr", "ptr", "i64", "i32"])
+launch = launcher((5, 6), 128, 1024, ["ptr", "ptr", "i64", "i32"])
 launch(0x7000_1111_2222, 0x7FFF_0000_1000, 0x7FFF_0000_2000, -3, -4)
 assert list(config[:7]) == [5, 6, 1, 128, 1, 1, 1024], list(config)
 assert config[8] | config[9] << 32 == 0x7000_1111_2222
@@ -35,7 +52,7 @@ assert struct.unpack("=i", struct.pack("=Q", arguments[3])[:4]) == (-4,)
 
 # Floats among them, each at the start of its slot.
 count.value = 5
-launch = kernel.launcher(1, 32, 0, ["ptr", "f32", "f64", "b8", "i32"])
+launch = launcher(1, 32, 0, ["ptr", "f32", "f64", "b8", "i32"])
 launch(0, 0x10, 0.5, -0.25, True, -7)
 raw = [struct.pack("=Q", a) for a in arguments[:5]]
 assert arguments[0] == 0x10 and struct.unpack("=f", raw[1][:4]) == (0.5,) and struct.unpack("=d", raw[2]) == (-0.25,)
@@ -45,14 +62,22 @@ assert raw[3][0] == 1 and struct.unpack("=i", raw[4][:4]) == (-7,)
 for bad in ((), (1, 2, 3, 4, 5, 6)):
     try:
         launch(0, *bad)
-    except (ValueError, struct.error):
+    except (TypeError, ValueError, struct.error):
+        pass
+    else:
+        raise AssertionError(bad)
+
+for bad in (("a", 0.0, 0.0, True, 0), (0, "a", 0.0, True, 0), (0, 0.0, 0.0, True, 0.5)):
+    try:
+        launch(0, *bad)
+    except (TypeError, struct.error):
         pass
     else:
         raise AssertionError(bad)
 
 # Two threads that launch at once each have their own buffer.
 count.value = 1
-many = kernel.launcher(1, 32, 0, ["ptr"])
+many = launcher(1, 32, 0, ["ptr"])
 sys.setswitchinterval(1e-6)
 
 
@@ -67,7 +92,7 @@ threads = [threading.Thread(target=hammer, args=(i,)) for i in (1, 2, 3)]
 assert ctypes.c_int.in_dll(stub, "mixed_up").value == 0
 
 # A cooperative launch carries its attribute.
-together = kernel.launcher(1, 32, 0, ["ptr"], cooperative=True)
+together = launcher(1, 32, 0, ["ptr"], cooperative=True)
 together(5, 5)
 attribute = (ctypes.c_uint32 * 3).from_address(config[10] | config[11] << 32)
 assert config[12] == 1

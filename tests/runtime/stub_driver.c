@@ -29,3 +29,6 @@ int cuGetProcAddress_v2(const char* name, void** p, int version, unsigned long f
   if (status) *status = 0;
   return *p ? 0 : 500;
 }
+int cuGetProcAddress(const char* name, void** p, int version, unsigned long flags, int* status) {
+  return cuGetProcAddress_v2(name, p, version, flags, status);
+}

@@ -1,13 +1,14 @@
 """The CUDA driver: loads cubins and launches their kernels.
 
-Called by the compile pool (`load`) and by launch plans. A launch costs about a microsecond of Python: the arguments of
-each thread live in a buffer that is patched in place, and one prebuilt configuration is handed to `cuLaunchKernelEx`.
+Called by the compile pool (`load`) and by launch plans. A launch from Python patches its arguments into a buffer of
+the thread and hands one prebuilt configuration to `cuLaunchKernelEx`; compiled_launcher.py does the same in C++.
 Nothing here synchronises or allocates device memory.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from threading import get_ident
 
@@ -15,7 +16,8 @@ import torch
 from cuda.bindings import driver
 
 from thunder_fuser.errors import LaunchError
-from thunder_fuser.runtime.launch import Launcher, dims, packer
+from thunder_fuser.runtime.compiled_launcher import Recipe
+from thunder_fuser.runtime.launch import CODES, Launcher, dims, packer
 
 _SUCCESS = driver.CUresult.CUDA_SUCCESS
 _NO_CONTEXT = driver.CUresult.CUDA_ERROR_INVALID_CONTEXT
@@ -69,7 +71,10 @@ class CudaKernel:
             return _Slot(grid, block, shared_bytes, count, cooperative)
 
         failed = f"launch '{self.name}' with grid {grid} and block {block}"
-        return _launcher(self._function, build, None if pack is None else pack.pack_into, self._bind, failed)
+        launch = _launcher(self._function, build, None if pack is None else pack.pack_into, self._bind, failed)
+        codes = "".join(CODES[k] for k in arg_kinds)
+        launch.recipe = Recipe(_entry_point(), int(self._function), grid, block, shared_bytes, cooperative, codes, launch)  # type: ignore[attr-defined]
+        return launch
 
     def _bind(self) -> None:
         """Makes torch's context of the kernel's device this thread's own."""
@@ -97,6 +102,14 @@ class _Slot:
         first = ctypes.addressof(self.arguments)
         self._pointers = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
         self.pointers = ctypes.addressof(self._pointers)
+
+
+@functools.cache
+def _entry_point() -> int:
+    """The address of the driver's cuLaunchKernelEx."""
+    flags = driver.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
+    result, address, *_ = driver.cuGetProcAddress(b"cuLaunchKernelEx", 12000, flags)
+    return _checked((result, address), "find cuLaunchKernelEx")
 
 
 def _launcher(function: driver.CUfunction, build: Callable[[], _Slot], pack_into: Callable[..., None] | None,
