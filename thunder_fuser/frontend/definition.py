@@ -30,7 +30,7 @@ from thunder_fuser.frontend.datatype import DataType, from_torch, of_number
 from thunder_fuser.frontend.inputs import Input, ScalarInput, TensorInput, VectorInput, call_device, flatten
 from thunder_fuser.frontend.namespace import Ops
 from thunder_fuser.frontend.records import Record
-from thunder_fuser.frontend.rows import OpRow
+from thunder_fuser.frontend.rows import OpRow, Result
 from thunder_fuser.frontend.specialize import Bound, Slot, key_of, slots, specialize
 from thunder_fuser.frontend.translation import function_text, repro_script
 from thunder_fuser.frontend.values import Number, Scalar, Symbol, TensorView, Vector, symbols_in
@@ -247,15 +247,15 @@ class FusionDefinition:
 
     def _add(self, record: Record) -> None:
         self._records.append(record)
-        if record.out is not None:
-            self._made_by[record.out.index] = record
+        for symbol in record.outs:
+            self._made_by[symbol.index] = record
 
     def _own(self, op: str, argument: Any) -> None:
         for symbol in symbols_in(argument):
             if symbol.fd is not self:
                 raise IRError(f"'{op}' was given {symbol!r} of another FusionDefinition.")
 
-    def _call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Symbol:
+    def _call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Symbol | tuple[Symbol, ...]:
         """Records one op; called by `ops`."""
         self._require_open()
         try:
@@ -265,14 +265,19 @@ class FusionDefinition:
         bound.apply_defaults()
         self._own(row.name, list(bound.arguments.values()))
         result = row.infer(**bound.arguments)
-        make = {"tensor": lambda i: TensorView(self, i, result.dtype, result.extent),
-                "scalar": lambda i: Scalar(self, i, result.dtype),
-                "vector": lambda i: Vector(self, i, result.extent, result.dtype)}[result.kind]
-        out = make(self._next())
+        out = tuple(map(self._symbol, result)) if isinstance(result, tuple) else self._symbol(result)
         self._add(Record(row.name, dict(bound.arguments), out, row, result))
         for parameter in row.static:
             self._mark_static(bound.arguments[parameter])
         return out
+
+    def _symbol(self, result: Result) -> Symbol:
+        index = self._next()
+        if result.kind == "tensor":
+            return TensorView(self, index, result.dtype, result.extent)
+        if result.kind == "scalar":
+            return Scalar(self, index, result.dtype)
+        return Vector(self, index, result.extent, result.dtype)
 
     def _mark_static(self, argument: Any) -> None:
         """Marks the scalar inputs that `argument` is computed from: calls are specialised for their values."""

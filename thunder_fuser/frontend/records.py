@@ -16,10 +16,16 @@ from thunder_fuser.frontend.values import Symbol
 class Record:
     """One call: `method` of the definition, or `row` of its ops, with `arguments` by parameter name.
 
-    `out` is the symbol that it made (None for `add_output`); `result` is what `row` said of it."""
+    `out` is the symbol that it made, a tuple of them for an op of several results, None for `add_output`; `result` is
+    what `row` said of it, in the same form."""
 
     method: str
     arguments: dict[str, Any]
-    out: Symbol | None = None
+    out: Symbol | tuple[Symbol, ...] | None = None
     row: OpRow | None = None
-    result: Result | None = None
+    result: Result | tuple[Result, ...] | None = None
+
+    @property
+    def outs(self) -> tuple[Symbol, ...]:
+        """Every symbol that it made."""
+        return () if self.out is None else self.out if isinstance(self.out, tuple) else (self.out,)

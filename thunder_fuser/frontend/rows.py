@@ -31,13 +31,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """One op. `infer(**arguments)` gives a `Result`; `lower(lowering, result, **arguments)` gives the IR operand.
+    """One op. `infer(**arguments)` gives a `Result`; `lower(lowering, result, **arguments)` gives the IR operand. An op of
+    several results has a tuple of both.
 
     Scalars in the parameters named by `static` decide sizes: a definition is specialised for their values."""
 
     name: str
     signature: inspect.Signature
-    infer: Callable[..., Result]
+    infer: Callable[..., Result | tuple[Result, ...]]
     lower: Callable[..., Any]
     static: tuple[str, ...] = ()
 

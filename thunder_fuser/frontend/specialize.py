@@ -89,7 +89,8 @@ def specialize(
         positions.append(position)
     for record in records:
         if record.row is not None:
-            values[record.out.index] = _lower(lowering, record, values)
+            made = _lower(lowering, record, values)
+            values |= zip((s.index for s in record.outs), made if isinstance(record.out, tuple) else (made,))
     for symbol in outputs:
         builder.output(values[symbol.index])
     return Bound(builder.build(), tuple(positions), frozenset(items))

@@ -31,7 +31,7 @@ def statement(record: Record) -> str:
         shown.append(f"{name}={_literal(value)}" if by_name else _literal(value))
     callee = f"fd.{record.method}" if record.row is None else f"fd.ops.{record.row.name}"
     call = f"{callee}({', '.join(shown)})"
-    return call if record.out is None else f"{record.out!r} = {call}"
+    return f"{', '.join(map(repr, record.outs))} = {call}" if record.outs else call
 
 
 def repro_script(name: str, records: Sequence[Record], inputs: Sequence[Any]) -> str:
@@ -65,7 +65,7 @@ def _positional(record: Record) -> int:
     """How many leading arguments are written without their names: all operands of an elementwise op, else one."""
     if record.method == "define_tensor":
         return 0
-    return len(record.arguments) if record.result is not None and record.result.compute is not None else 1
+    return len(record.arguments) if getattr(record.result, "compute", None) is not None else 1
 
 
 def _literal(value: Any) -> str:
