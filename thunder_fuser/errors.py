@@ -28,3 +28,7 @@ class CompileError(FuserError):
 
 class LaunchError(FuserError):
     """The driver refused a launch, or a launched kernel failed. Never caught, never retried."""
+
+
+class IndexRangeError(LaunchError, IndexError):
+    """A kernel of the host backend met an index out of range. On CUDA the kernel traps, and the driver reports a fault."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from thunder_fuser.ir.dtypes import BOOL
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
-from thunder_fuser.maps.affine import Affine, Axis, Condition, Derived, Within
+from thunder_fuser.maps.affine import Affine, Axis, Condition, Derived, Fetched, Within
 from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Expr, Literal, Load, Position, Scalar, Select
 from thunder_fuser.maps.nests import Nest
 
@@ -36,6 +36,10 @@ class Points:
         if isinstance(axis, Derived):
             source = self.index(axis.source)
             return source // axis.divisor if axis.kind == "div" else source % axis.divisor
+        if isinstance(axis, Fetched):
+            number, inside = self.value(axis.value), self.holds(axis.guards)
+            assert bool(((number >= 0) & (number < axis.extent) | ~inside).all()), f"{axis} is out of range"
+            return torch.where(inside, number, 0)
         k = self.axes.index(axis)
         return torch.arange(axis.extent).view([-1 if d == k else 1 for d in range(len(self.axes))]).expand(self.shape)
 

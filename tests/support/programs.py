@@ -410,6 +410,27 @@ class _Draft:
         arg = self.value()
         self.moved(self.builder.flip(arg, [d for d in range(len(arg.shape)) if self.draw(st.booleans())]), arg)
 
+    def _gather(self) -> None:
+        """Elements, or whole slices, at an index that the program has computed, brought into range."""
+        arg = self.value(lambda v: 0 not in v.shape and len(v.shape) > 0)
+        if arg is None:
+            return
+        dim = self.integer(0, len(arg.shape) - 1)
+
+        def fits(v: Value) -> bool:
+            same_rank = len(v.shape) == len(arg.shape) and all(n <= m for d, (n, m) in enumerate(zip(v.shape, arg.shape)) if d != dim)
+            return v.dtype.kind == "int" and v not in self.rounded and (same_rank or len(v.shape) == 1)
+
+        index = self.value(fits)
+        if index is None:
+            return
+        number = self.builder.remainder(index if index.dtype is I64 else self.builder.cast(index, I64), arg.shape[dim])
+        whole = len(index.shape) != len(arg.shape) or (len(index.shape) == 1 and self.draw(st.booleans()))
+        if whole and arg.type.numel // arg.shape[dim] * index.type.numel > _LARGEST:
+            return
+        gather = self.builder.index_select if whole else self.builder.gather
+        self.moved(gather(arg, number, dim), arg)
+
     def _copy(self) -> None:
         arg = self.value()
         order = self.draw(st.none() | st.permutations(range(len(arg.shape))))
@@ -418,7 +439,7 @@ class _Draft:
 
 _STEPS = (
     "unary", "binary", "binary", "binary", "compare", "where", "cast", "cast", "reduce", "make", "permute", "reshape", "reshape",
-    "slice", "slice", "squeeze", "broadcast", "pad", "cat", "cat", "halves", "flip", "copy")
+    "slice", "slice", "squeeze", "broadcast", "pad", "cat", "cat", "halves", "flip", "gather", "copy")
 
 
 def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:

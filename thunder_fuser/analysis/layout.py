@@ -20,6 +20,7 @@ from thunder_fuser.ir.nodes import (
     Flip,
     Full,
     Fusion,
+    Gather,
     Iota,
     Node,
     Pad,
@@ -149,7 +150,7 @@ def _copy(node: Copy, table: Layouts) -> Layout:
     return Layout(node.out, rules.ordered(node.out.shape, node.order[::-1]), 0)
 
 
-def _contiguous(node: Full | Iota | Reduce, table: Layouts) -> Layout:
+def _contiguous(node: Full | Iota | Gather | Reduce, table: Layouts) -> Layout:
     return Layout(node.out, rules.contiguous(node.out.shape), 0)
 
 
@@ -216,6 +217,7 @@ _RULES: dict[type, Callable[[Any, Layouts], Layout]] = {
     Pad: _pad,
     Cat: _cat,
     Flip: _like,
+    Gather: _contiguous,
     Copy: _copy,
     Reduce: _contiguous,
 }

@@ -6,7 +6,7 @@ import math
 
 from thunder_fuser.analysis.alias import AliasInfo
 from thunder_fuser.analysis.layout import Layout, Layouts
-from thunder_fuser.ir.nodes import VIEW_NODES, TensorType, Value, operand_values
+from thunder_fuser.ir.nodes import VIEW_NODES, Gather, TensorType, Value, operand_values
 
 
 def least_bytes(info: AliasInfo, layouts: Layouts) -> int:
@@ -38,7 +38,9 @@ def _views_read(info: AliasInfo, layouts: Layouts) -> dict[Value, dict[object, i
             needed.add(arg)
             layout = layouts.get(arg)
             if layout is not None and layout.base in inputs:
-                read[layout.base][_region(arg.shape, layout)] = _distinct(arg.shape, layout.strides)
+                held = _distinct(arg.shape, layout.strides)
+                indexed = isinstance(node, Gather) and arg is node.arg
+                read[layout.base][_region(arg.shape, layout)] = min(held, node.out.type.numel) if indexed else held
     return read
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from thunder_fuser.maps.affine import Affine, Axis, Condition, Derived, Within
+from thunder_fuser.maps.affine import Affine, Axis, Condition, Derived, Fetched, Within
 from thunder_fuser.schedule.plan import Loop
 
 
@@ -16,14 +16,21 @@ class IndexPrinter:
         self._by_inner = {loop.inner: name for loop, name in names.items()}
         self._merged = {axis for loop in names for axis in loop.axes[:-1]}
         self._lane = lane.inner if lane is not None else None
+        self._lane_axes = frozenset(lane.axes if lane is not None else ())
+        self.fetched: dict[Fetched, str] = {}  # filled by the scope that declares them
 
     def nested(self, names: Mapping[Loop, str]) -> IndexPrinter:
         """A printer that also knows the loops of a reduction inside."""
         inner = IndexPrinter({}, None)
         inner._by_inner = {**self._by_inner, **{loop.inner: name for loop, name in names.items()}}
         inner._merged = self._merged | {axis for loop in names for axis in loop.axes[:-1]}
-        inner._lane = self._lane
+        inner._lane, inner._lane_axes = self._lane, self._lane_axes
+        inner.fetched = dict(self.fetched)
         return inner
+
+    def varies(self, axis: Fetched) -> bool:
+        """Whether lanes may have different values of it."""
+        return not self._lane_axes.isdisjoint(axis.axes())
 
     def text(self, index: Affine, *, per_lane: bool = False) -> str:
         """`index` at the first lane, or at lane `l`."""
@@ -40,6 +47,8 @@ class IndexPrinter:
     def _axis(self, axis: Axis, per_lane: bool) -> str:
         if isinstance(axis, Derived):
             return f"(({self.text(axis.source, per_lane=per_lane)}) {'/' if axis.kind == 'div' else '%'} {axis.divisor})"
+        if isinstance(axis, Fetched):
+            return self.fetched[axis]
         name = self._by_inner[axis]
         return f"({name} + l)" if per_lane and axis is self._lane else name
 

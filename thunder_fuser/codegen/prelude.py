@@ -1,4 +1,4 @@
-"""The prelude: the text that opens every generated unit, one string of types.cuh and math.cuh.
+"""The prelude: the text that opens every generated unit, one string of types.cuh, math.cuh and indexing.cuh.
 
 Called by the emitter, which puts a kernel behind it, and by tests that write kernels by hand.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 from importlib import resources
 
-_FILES = ("types.cuh", "math.cuh")
+_FILES = ("types.cuh", "math.cuh", "indexing.cuh")
 
 
 @functools.cache
 def prelude() -> str:
-    """Storage types, conversions, vector access, barriers, shuffles and math, without any #include."""
+    """Storage types, conversions, vector access, barriers, shuffles, math and checked indices, without any #include."""
     folder = resources.files("thunder_fuser.codegen") / "cuda"
     return "\n".join((folder / name).read_text() for name in _FILES if (folder / name).is_file())

@@ -6,7 +6,7 @@ called in the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from thunder_fuser.codegen.indexing import IndexPrinter
@@ -15,7 +15,21 @@ from thunder_fuser.codegen.writer import SourceWriter
 from thunder_fuser.ir.dtypes import BOOL, DType
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
-from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Expr, Literal, Load, Position, Scalar, Select, topological
+from thunder_fuser.maps.affine import Affine, Fetched
+from thunder_fuser.maps.exprs import (
+    Accumulate,
+    Apply,
+    Convert,
+    Expr,
+    Literal,
+    Load,
+    Position,
+    Scalar,
+    Select,
+    fetched_in,
+    indices_of,
+    topological,
+)
 from thunder_fuser.schedule.plan import Access, Loop, Vector
 
 
@@ -43,10 +57,23 @@ class Scope:
         self.accumulated: dict[Accumulate, str] = dict(outer.accumulated) if outer else {}
 
     def load(self, roots: list[Expr]) -> None:
-        """Issues the loads below `roots`, those inside reductions left out."""
+        """Issues the loads below `roots`, those inside reductions left out; first those that wait for no index."""
+        waiting: list[Expr] = []
         for expr in topological(roots, into_reductions=False):
+            if any(fetched_in(indices_of(expr))):
+                waiting.append(expr)
+            elif isinstance(expr, Load) and expr not in self.loaded:
+                self.loaded[expr] = self._load(expr)
+        for expr in waiting:
+            self.fetch(indices_of(expr))
             if isinstance(expr, Load) and expr not in self.loaded:
                 self.loaded[expr] = self._load(expr)
+
+    def fetch(self, indices: Iterable[Affine]) -> None:
+        """Declares the fetched numbers that `indices` are made of, whose own loads have been issued."""
+        for axis in fetched_in(indices):
+            if axis not in self.printer.fetched:
+                self._fetch(axis)
 
     def reduce(self, roots: list[Expr]) -> None:
         """Evaluates the reductions below `roots`, in this thread."""
@@ -88,6 +115,28 @@ class Scope:
     def _lane_value(self, load: Load) -> str:
         name = self.loaded[load]
         return name if self.lanes == 1 or self.access[load].width == 0 else f"{name}.x[l]"
+
+    def _fetch(self, axis: Fetched) -> None:
+        """One number for all lanes or one for each, in range or the kernel stops."""
+        self.reduce([axis.value])
+        name, w = self.names.fresh("f"), self.w
+        per_lane = self.lanes > 1 and self.printer.varies(axis)
+        guard = self.printer.condition(axis.guards, per_lane=per_lane) if axis.guards else ""
+
+        def keep(texts: dict[Expr, str]) -> None:
+            checked = f"({self.index_type})tf::checked({texts[axis.value]}, {axis.extent}LL)"
+            w.line(f"{name}{'[l]' if per_lane else ''} = " + (f"{guard} ? {checked} : 0;" if guard else f"{checked};"))
+
+        if per_lane:
+            w.line(f"{self.index_type} {name}[{self.lanes}];")
+            self.for_each_lane([axis.value], keep)
+        else:
+            w.line(f"{self.index_type} {name};")
+            with w.block():
+                if self.lanes > 1:
+                    w.line("const int l = 0;")
+                keep(self._statements([axis.value]))
+        self.printer.fetched[axis] = f"{name}[l]" if per_lane else name
 
     # reductions inside one thread
 

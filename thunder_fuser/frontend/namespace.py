@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from thunder_fuser.errors import UnsupportedError
-from thunder_fuser.frontend import copies, pointwise, views
+from thunder_fuser.frontend import copies, indexing, pointwise, views
 from thunder_fuser.frontend.rows import OPS
 
 if TYPE_CHECKING:
     from thunder_fuser.frontend.definition import FusionDefinition
 
 # Loading these modules fills OPS.
-SOURCES = (pointwise, views, copies)
+SOURCES = (pointwise, views, copies, indexing)
 
 # nvFuser's other ops: known by name, so that a script that needs one is told so.
 UNSUPPORTED = frozenset("""
     logical_right_shift isreal real imag complex rand_like randn_like uniform normal var var_mean welford
-    cumsum cumprod cummin cummax gather take_along_axis index_select scatter index_put_accumulate embedding_fwd argsort topk triu
+    cumsum cumprod cummin cummax scatter index_put_accumulate argsort topk triu
     matmul linear grouped_mm scaled_mm cutlass_nvfp4_grouped_mm sdpfa_fwd sdpfa_bwd nv_block_quantize
     nv_grouped_block_quantize preprocess_grouped_matmul_input_sf batch_norm
 """.split())

@@ -23,6 +23,7 @@ from thunder_fuser.ir.nodes import (
     Flip,
     Full,
     Fusion,
+    Gather,
     Iota,
     Node,
     Operand,
@@ -159,6 +160,16 @@ class FusionBuilder:
     def flip(self, arg: Value, dims: Sequence[int], *, name: str | None = None) -> Value:
         return self._emit(Flip(None, arg, tuple(sorted(_dim(d, len(arg.shape)) for d in dims))), name=name)
 
+    def gather(self, arg: Value, index: Value, dim: int, *, name: str | None = None) -> Value:
+        """`torch.gather`: arg at `index` along `dim`; index has the result's shape."""
+        return self._emit(Gather(None, arg, index, _dim(dim, len(arg.shape))), name=name)
+
+    def index_select(self, arg: Value, index: Value, dim: int, *, name: str | None = None) -> Value:
+        """`torch.index_select`: whole slices of arg, those that `index` (of rank 1) names, along `dim`."""
+        dim = _dim(dim, len(arg.shape))
+        shape = (*arg.shape[:dim], *index.shape, *arg.shape[dim + 1:])
+        return self.gather(arg, self.broadcast(index, shape, (dim,)), dim, name=name)
+
     def copy(self, arg: Value, order: Sequence[int] | None = None, *, name: str | None = None) -> Value:
         """A clone; `order` lists the dims from outermost to innermost in the new memory."""
         return self._emit(Copy(None, arg, None if order is None else tuple(order)), name=name)
@@ -194,7 +205,7 @@ class FusionBuilder:
 
 
 _FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls) if f.name != "out") for cls in (
-    *VIEW_NODES, Pointwise, Cast, Full, Iota, Pad, Cat, Flip, Reduce)}
+    *VIEW_NODES, Pointwise, Cast, Full, Iota, Pad, Cat, Flip, Gather, Reduce)}
 
 
 def _operand(value: Operand | Number) -> Operand:

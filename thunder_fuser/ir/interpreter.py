@@ -24,6 +24,7 @@ from thunder_fuser.ir.nodes import (
     Flip,
     Full,
     Fusion,
+    Gather,
     Iota,
     Node,
     Operand,
@@ -123,6 +124,8 @@ class _Interpreter:
                 return self.reduce(node)
             case Cat(args=args, dim=dim):
                 return torch.cat([self.values[a] for a in args], dim)
+            case Gather(arg=arg, index=index, dim=dim):
+                return torch.gather(self.values[arg], dim, self.values[index].long())
             case Pad(arg=arg, value=value, widths=widths):
                 return _pad(self.values[arg], self.scalar(value, arg.dtype), widths)
             case _:

@@ -193,6 +193,19 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True)
+class Gather:
+    """out[i] = arg[i with i[dim] replaced by index[i]]; index has out's shape and an integer dtype.
+
+    arg may be longer than out along other dims. Each index must be within 0 <= index < arg's size along `dim`: one that
+    is read and is not stops the kernel with an error."""
+
+    out: Value
+    arg: Value
+    index: Value
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     """arg in fresh storage (`clone`). `order`, if given, lists dims from outermost to innermost in memory."""
 
@@ -212,13 +225,13 @@ class Reduce:
 
 
 Node: TypeAlias = (
-    Pointwise | Cast | Full | Iota | Reshape | Permute | Slice | Squeeze | Broadcast | Pad | Cat | Flip | Copy | Reduce
+    Pointwise | Cast | Full | Iota | Reshape | Permute | Slice | Squeeze | Broadcast | Pad | Cat | Flip | Gather | Copy | Reduce
 )
 
 # Nodes that torch itself would answer with a view of their argument (a reshape only where strides allow it).
 VIEW_NODES = (Reshape, Permute, Slice, Squeeze, Broadcast)
 # Nodes that only say where an element comes from: the engine turns them into index maps, never into work.
-META_NODES = (*VIEW_NODES, Pad, Cat, Flip, Copy)
+META_NODES = (*VIEW_NODES, Pad, Cat, Flip, Gather, Copy)
 
 
 def operands(node: Node) -> tuple[Operand, ...]:
@@ -232,6 +245,8 @@ def operands(node: Node) -> tuple[Operand, ...]:
             return (start, step)
         case Pad(arg=arg, value=value):
             return (arg, value)
+        case Gather(arg=arg, index=index):
+            return (arg, index)
         case _:
             return (node.arg,)
 

@@ -31,7 +31,7 @@ _FIRST_ATTRIBUTE = re.compile(r"(?:^|, )(?=\w+=)")
 _NUMBER = re.compile(r"True|False|-?(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?)")
 _STRUCTURAL = {c.__name__.lower(): c for c in (
     nodes.Cast, nodes.Full, nodes.Iota, nodes.Reshape, nodes.Permute, nodes.Slice, nodes.Squeeze, nodes.Broadcast, nodes.Pad,
-    nodes.Cat, nodes.Flip, nodes.Copy)}
+    nodes.Cat, nodes.Flip, nodes.Gather, nodes.Copy)}
 
 
 def parse(text: str) -> Fusion:
@@ -173,7 +173,7 @@ def _make(op: str, out: Value, operands: list[Operand], attributes: dict[str, ob
         raise IRError(f"'{op}' has the attributes {list(names)}, got {list(attributes)}.")
     if cls in (nodes.Pointwise, nodes.Cat):
         return cls(out, *([op] if cls is nodes.Pointwise else []), tuple(operands), **attributes)
-    expected = 2 if cls in (nodes.Iota, nodes.Pad) else 1
+    expected = 2 if cls in (nodes.Iota, nodes.Pad, nodes.Gather) else 1
     if len(operands) != expected:
         raise IRError(f"'{op}' takes {expected} operands, got {len(operands)}.")
     return cls(out, *([op] if cls is nodes.Reduce else []), *operands, **attributes)

@@ -18,7 +18,7 @@ from typing import Any
 
 from thunder_fuser.ir.nodes import Fusion, Node, Pointwise, Reduce, ScalarType, Type, Value, operands
 
-_OPERANDS = frozenset({"out", "op", "arg", "args", "value", "start", "step"})
+_OPERANDS = frozenset({"out", "op", "arg", "args", "index", "value", "start", "step"})
 
 
 def print_fusion(fusion: Fusion) -> str:

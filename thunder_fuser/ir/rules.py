@@ -19,6 +19,7 @@ from thunder_fuser.ir.nodes import (
     Copy,
     Flip,
     Full,
+    Gather,
     Iota,
     Node,
     Operand,
@@ -49,6 +50,8 @@ def infer(node: Node, declared: TensorType | None = None) -> Type:
             return _reduce(node)
         case Cat():
             return _cat(node)
+        case Gather():
+            return _gather(node)
         case Reshape() | Broadcast():
             arg = _tensor(node, node.arg)
             _expect(declared is not None, f"'{_name(node)}' needs a result shape.")
@@ -156,6 +159,17 @@ def _cat(node: Cat) -> Type:
     shape = list(first.shape)
     shape[node.dim] = sum(t.shape[node.dim] for t in types)
     return TensorType(first.dtype, tuple(shape))
+
+
+def _gather(node: Gather) -> Type:
+    arg, index = _tensor(node, node.arg), _tensor(node, node.index)
+    _expect(index.dtype.kind == "int", f"'gather' takes an index of an integer dtype, got '{index.dtype}'.")
+    _expect(len(index.shape) == len(arg.shape), f"'gather' takes an index of rank {len(arg.shape)}, got shape {list(index.shape)}.")
+    _expect(0 <= node.dim < len(arg.shape), f"'gather' dim {node.dim} is out of range for rank {len(arg.shape)}.")
+    _expect(all(n <= m for d, (n, m) in enumerate(zip(index.shape, arg.shape)) if d != node.dim),
+            f"'gather' takes an index within shape {list(arg.shape)} but for dim {node.dim}, got {list(index.shape)}.")
+    _expect(arg.shape[node.dim] > 0 or index.numel == 0, f"'gather' reads elements of dim {node.dim}, which has size 0.")
+    return TensorType(arg.dtype, index.shape)
 
 
 def _dims(node: Node, dims: Sequence[int], rank: int) -> None:

@@ -2,15 +2,19 @@
 
     index = const + sum(coef * axis)
 
-An `Axis` runs from 0 to its extent. A `Derived` axis is the one escape from affine: a floor division or remainder of
-another affine expression, for reshapes that no common factoring makes affine (6 as 2x3 and as 3x2).
+An `Axis` runs from 0 to its extent. An `Opaque` one is an escape from affine. `Derived` is a floor division or remainder of
+another affine expression, for reshapes that no common factoring makes affine (6 as 2x3 and as 3x2); `Fetched` is an index
+that the program itself computes, usually loads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from thunder_fuser.maps.exprs import Expr
 
 
 class Axis:
@@ -34,7 +38,16 @@ class Axis:
         return "".join(str(k) for k in self.key)
 
 
-class Derived(Axis):
+class Opaque(Axis):
+    """Stands in an index like an axis, and is none that a loop walks; `axes` are the loop axes that it depends on."""
+
+    __slots__ = ()
+
+    def axes(self) -> Iterator[Axis]:
+        raise NotImplementedError
+
+
+class Derived(Opaque):
     """floor(source / divisor), or source modulo divisor, as if it were an axis; lies in [lo, hi]."""
 
     __slots__ = ("_hi", "_lo", "divisions", "divisor", "kind", "source")
@@ -53,8 +66,28 @@ class Derived(Axis):
     def hi(self) -> int:
         return self._hi
 
+    def axes(self) -> Iterator[Axis]:
+        return self.source.axes()
+
     def __repr__(self) -> str:
         return f"({self.source} {'//' if self.kind == 'div' else '%'} {self.divisor})"
+
+
+class Fetched(Opaque):
+    """The number `value`, an i64 expression, where all `guards` hold, and 0 elsewhere. What fetches it makes sure that it
+    lies in [0, extent). `label` is what a person reads for it."""
+
+    __slots__ = ("_axes", "guards", "label", "value")
+
+    def __init__(self, number: int, value: Expr, guards: tuple[Condition, ...], extent: int, axes: Iterable[Axis], label: str) -> None:
+        super().__init__(("~", "fetched", number), extent)
+        self.value, self.guards, self.label, self._axes = value, guards, label, tuple(axes)
+
+    def axes(self) -> Iterator[Axis]:
+        return iter(self._axes)
+
+    def __repr__(self) -> str:
+        return self.label
 
 
 class Affine:
@@ -113,12 +146,20 @@ class Affine:
         return next((c for a, c in self.terms if a is axis), 0)
 
     def axes(self) -> Iterator[Axis]:
-        """The loop axes that the value depends on, through derived ones too."""
+        """The loop axes that the value depends on, through opaque ones too."""
         for axis, _ in self.terms:
-            if isinstance(axis, Derived):
-                yield from axis.source.axes()
+            if isinstance(axis, Opaque):
+                yield from axis.axes()
             else:
                 yield axis
+
+    def fetched(self) -> Iterator[Fetched]:
+        """The fetched numbers in the value, those inside derived axes too."""
+        for axis, _ in self.terms:
+            if isinstance(axis, Fetched):
+                yield axis
+            elif isinstance(axis, Derived):
+                yield from axis.source.fetched()
 
     def sort_key(self) -> tuple:
         return (self.const, tuple((a.key, c) for a, c in self.terms))
@@ -202,7 +243,7 @@ def all_of(guards: tuple[Condition, ...], more: Sequence[Condition]) -> tuple[Co
 
 class AxisPool:
     """Hands out one `Axis` object a (key, extent), so that equal boxes of different outputs share their axes, and one
-    `Derived` a definition."""
+    `Opaque` a definition."""
 
     def __init__(self) -> None:
         self._axes: dict[tuple, Axis] = {}
@@ -217,4 +258,10 @@ class AxisPool:
         found = self._axes.get((kind, source, divisor))
         if found is None:
             found = self._axes[(kind, source, divisor)] = Derived(kind, source, divisor)
+        return found
+
+    def fetched(self, value: Expr, guards: tuple[Condition, ...], extent: int, axes: Iterable[Axis], label: str) -> Fetched:
+        found = self._axes.get((value, guards, extent))
+        if found is None:
+            found = self._axes[(value, guards, extent)] = Fetched(len(self._axes), value, guards, extent, axes, label)
         return found

@@ -6,7 +6,7 @@ and return None where none can: then the value is guarded. `divmod_index` is the
 
 from __future__ import annotations
 
-from thunder_fuser.maps.affine import Affine, Axis, AxisPool, Derived, affine
+from thunder_fuser.maps.affine import Affine, Axis, AxisPool, Opaque, affine
 from thunder_fuser.maps.boxes import Cut, Split
 
 
@@ -92,4 +92,4 @@ def _cut_at(index: Affine, border: int) -> None:
 
 
 def _is_loop(axis: Axis) -> bool:
-    return not isinstance(axis, Derived)
+    return not isinstance(axis, Opaque)

@@ -6,12 +6,13 @@ share the load, and equality is identity.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from thunder_fuser.ir.dtypes import DType
 from thunder_fuser.ir.nodes import Value
-from thunder_fuser.maps.affine import Affine, Axis, Condition
+from thunder_fuser.maps.affine import Affine, Axis, Condition, Fetched
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,18 +107,41 @@ class Exprs:
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """What `expr` is computed from."""
+    """What `expr` is computed from, the numbers fetched for its indices included."""
     match expr:
+        case Load() | Position():
+            return tuple([f.value for f in fetched_in(indices_of(expr))])
         case Apply(args=args):
             return args
         case Convert(arg=arg):
             return (arg,)
-        case Select(chosen=chosen, other=other):
-            return (chosen, other)
+        case Select(guards=guards, chosen=chosen, other=other):
+            return (chosen, other, *(f.value for f in fetched_in([g.index for g in guards])))
         case Accumulate(body=body):
             return (body,)
         case _:
             return ()
+
+
+def indices_of(expr: Expr) -> list[Affine]:
+    """The index expressions that one node holds itself."""
+    match expr:
+        case Load(address=address, guards=guards):
+            return [address, *(g.index for g in guards)]
+        case Position(index=index):
+            return [index]
+        case Select(guards=guards):
+            return [g.index for g in guards]
+        case _:
+            return []
+
+
+def fetched_in(indices: Iterable[Affine]) -> Iterator[Fetched]:
+    """The fetched numbers that `indices` are made of, those in the guards of one before itself."""
+    for index in indices:
+        for fetched in index.fetched():
+            yield from fetched_in(g.index for g in fetched.guards)
+            yield fetched
 
 
 def topological(roots: list[Expr], *, into_reductions: bool = True) -> list[Expr]:
@@ -141,12 +165,11 @@ def topological(roots: list[Expr], *, into_reductions: bool = True) -> list[Expr
 
 def axes_of(expr: Expr) -> set[Axis]:
     """The axes that one node (not its children) depends on by itself."""
-    match expr:
-        case Load(address=address, guards=guards):
-            return {*address.axes(), *(a for g in guards for a in g.index.axes())}
-        case Position(index=index):
-            return set(index.axes())
-        case Select(guards=guards):
-            return {a for g in guards for a in g.index.axes()}
-        case _:
-            return set()
+    return {a for index in indices_of(expr) for a in index.axes()}
+
+
+def free_axes(expr: Expr) -> list[Axis]:
+    """The axes that `expr` depends on with all below it, those that its own reductions walk left out."""
+    below = topological([expr])
+    bound = {a for e in below if isinstance(e, Accumulate) for a in e.axes}
+    return sorted({a for e in below for a in axes_of(e)} - bound, key=lambda a: a.key)

@@ -21,7 +21,7 @@ from thunder_fuser.ir.rules import natural_dtype, operand_dtype
 from thunder_fuser.maps.affine import ZERO, Affine, Axis, AxisPool, Condition, Divisible, Within, all_of, dot
 from thunder_fuser.maps.boxes import Box, Refine
 from thunder_fuser.maps.decide import divisible, divmod_index, within
-from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Expr, Exprs, Literal, Load, Position, Scalar, Select
+from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Expr, Exprs, Literal, Load, Position, Scalar, Select, free_axes
 
 MAX_BOXES = 48
 MAX_DIVISIONS = 48  # of one index: reshapes that do not factor nest them, and each may double their number
@@ -29,6 +29,7 @@ EMPTY = {"sum": 0, "prod": 1, "any": False, "all": True}  # what a reduction of 
 
 Index = tuple[Affine, ...]
 Key = tuple[ir.Value, Index, tuple[Condition, ...]]
+Step = tuple[list[Key], Callable[[list[Expr]], "Expr | None"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Pullback:
         self._box = Box(())
         self._may_cut = True
         self._tangled = False
-        self._pending: dict[Key, tuple[list[Key], Callable[[list[Expr]], Expr]]] = {}
+        self._pending: dict[Key, Step] = {}
 
     @property
     def exhausted(self) -> bool:
@@ -99,12 +100,16 @@ class Pullback:
             if missing:
                 stack.extend(missing)
                 continue
-            memo[key] = finish([memo[n] for n in needs])
+            made = finish([memo[n] for n in needs])
+            if made is None:
+                pending[key] = self._step(*key)  # which asks for more, now that it knows this much
+                continue
+            memo[key] = made
             stack.pop()
         return memo[root]
 
-    def _step(self, value: ir.Value, index: Index, guards: tuple[Condition, ...]) -> tuple[list[Key], Callable[[list[Expr]], Expr]]:
-        """What `value` at `index` needs, and how it is made of that."""
+    def _step(self, value: ir.Value, index: Index, guards: tuple[Condition, ...]) -> Step:
+        """What `value` at `index` needs, and how it is made of that; or None, to be asked again once that is known."""
         make = self.exprs.make
         self._tangled |= any(i.divisions > MAX_DIVISIONS for i in index)
         if isinstance(value.type, ir.ScalarType) and value not in self.producers:
@@ -131,6 +136,8 @@ class Pullback:
                 return self._cat(node, index, guards)
             case ir.Reduce():
                 return self._reduce(node, index, guards)
+            case ir.Gather():
+                return self._gather(node, index, guards)
             case _:
                 return [(node.arg, self._map(node, index), guards)], _first
 
@@ -300,6 +307,23 @@ class Pullback:
             return [], lambda _: self.exprs.make(Literal, EMPTY[node.op], node.out.dtype)
         loops = tuple(axes)
         return [(node.arg, tuple(inner), guards)], lambda found: self.exprs.make(Accumulate, node.op, loops, found[0], node.out.dtype)
+
+
+    def _gather(self, node: ir.Gather, index: Index, guards: tuple[Condition, ...]) -> Step:
+        """First the number that says where, then the argument there."""
+        where = (node.index, index, guards)
+        number = self._memo.get(where)
+        if number is None:
+            return [where], lambda _: None
+        size = node.arg.shape[node.dim]
+        number = self._typed(number, I64)
+        if isinstance(number, Position) and number.index.lo >= 0 and number.index.hi < size:
+            place = number.index
+        else:
+            loaded = number.arg if isinstance(number, Convert) else number
+            label = f"{loaded.buffer}[{loaded.address}]" if isinstance(loaded, Load) else f"{node.index}[{', '.join(map(str, index))}]"
+            place = Affine.of(self.pool.fetched(number, guards, size, free_axes(number), label))
+        return [(node.arg, (*index[:node.dim], place, *index[node.dim + 1:]), guards)], _first
 
 
 def _is_exact(expr: Expr, dtype: DType) -> bool:

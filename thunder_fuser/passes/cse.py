@@ -14,6 +14,7 @@ from thunder_fuser.ir.nodes import (
     Flip,
     Full,
     Fusion,
+    Gather,
     Iota,
     Node,
     Pad,
@@ -28,7 +29,7 @@ from thunder_fuser.ir.nodes import (
 )
 from thunder_fuser.passes.rewrite import exposed, rebuilt, substitute
 
-_NODES = (Pointwise, Cast, Full, Iota, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Reduce)
+_NODES = (Pointwise, Cast, Full, Iota, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Gather, Reduce)
 _FIELDS = {cls: attrgetter(*(f.name for f in dataclasses.fields(cls) if f.name != "out")) for cls in _NODES}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from thunder_fuser.ir.nodes import VIEW_NODES, Cat, Full, Fusion, Iota, Node, Operand, Pad, Pointwise, Value, operands
+from thunder_fuser.ir.nodes import VIEW_NODES, Cat, Full, Fusion, Gather, Iota, Node, Operand, Pad, Pointwise, Value, operands
 
 
 def substitute(node: Node, replaced: Mapping[Value, Value]) -> Node:
@@ -23,6 +23,8 @@ def substitute(node: Node, replaced: Mapping[Value, Value]) -> Node:
             return dataclasses.replace(node, start=new[0], step=new[1])
         case Pad():
             return dataclasses.replace(node, arg=new[0], value=new[1])
+        case Gather():
+            return dataclasses.replace(node, arg=new[0], index=new[1])
         case _:
             return dataclasses.replace(node, arg=new[0])
 

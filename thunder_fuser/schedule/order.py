@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from thunder_fuser.maps.affine import Affine, Axis, Derived
-from thunder_fuser.maps.exprs import Accumulate, Load, Position, Select, axes_of
+from thunder_fuser.maps.affine import Affine, Axis, Derived, Fetched, Opaque
+from thunder_fuser.maps.exprs import Accumulate, Load, axes_of, indices_of
 from thunder_fuser.maps.nests import Nest, Store
 from thunder_fuser.schedule.plan import Access, Loop, Vector
 
@@ -33,19 +33,15 @@ def traffic(nest: Nest, access: Access) -> int:
 
 
 def indices(nest: Nest) -> list[Affine]:
-    """Every index expression of the nest: addresses, guards, positions, and the sources of derived axes."""
+    """Every index expression of the nest: addresses, guards, positions, and what opaque axes are made of."""
     found: list[Affine] = [s.address for s in nest.stores]
     for expr in nest.exprs():
-        match expr:
-            case Load(address=address, guards=guards):
-                found += [address, *(g.index for g in guards)]
-            case Position(index=index):
-                found.append(index)
-            case Select(guards=guards):
-                found += [g.index for g in guards]
+        found += indices_of(expr)
     seen = list(dict.fromkeys(found))
     for index in seen:
-        seen.extend(a.source for a, _ in index.terms if isinstance(a, Derived) and a.source not in seen)
+        for axis, _ in index.terms:
+            inner = [axis.source] if isinstance(axis, Derived) else [g.index for g in axis.guards] if isinstance(axis, Fetched) else []
+            seen.extend(i for i in inner if i not in seen)
     return seen
 
 
@@ -54,10 +50,15 @@ def vector_axis(nest: Nest, axes: Iterable[Axis]) -> Axis | None:
     score = dict.fromkeys(axes, 0)
     for access in accesses(nest):
         for axis in score:
-            if access.address.coef(axis) == 1:
+            if access.address.coef(axis) == 1 and not _is_hidden(axis, access.address):
                 score[axis] += traffic(nest, access) * (2 if isinstance(access, Store) else 1)
     best = max(score, key=lambda a: (score[a], a.key), default=None)
     return best if best is not None and score[best] else None
+
+
+def _is_hidden(axis: Axis, address: Affine) -> bool:
+    """Whether an opaque axis of the address depends on `axis`, so that steps along it are not what its coefficient says."""
+    return any(isinstance(a, Opaque) and axis in a.axes() for a, _ in address.terms)
 
 
 def ordered(nests: Sequence[Nest], axes: Sequence[Axis]) -> list[Axis]:
@@ -159,7 +160,7 @@ def vector_of(access: Access, lane: Loop | None, lanes: int, alignment: int) -> 
         return Vector(0)
     if any(a in lane.axes for g in guards for a in g.index.axes()):
         return Vector(1, "guarded along the vector")
-    if any(isinstance(t, Derived) and any(a in lane.axes for a in t.source.axes()) for t, _ in index.terms):
+    if any(_is_hidden(a, index) for a in lane.axes):
         return Vector(1, "index is not affine along the vector")
     coef = lane.coef(index)
     if coef != 1:

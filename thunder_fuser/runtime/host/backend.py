@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Sequence
 
 from thunder_fuser import config
-from thunder_fuser.errors import CompileError, LaunchError
+from thunder_fuser.errors import CompileError, IndexRangeError, LaunchError
 from thunder_fuser.runtime.launch import Launcher, dims, packer
 from thunder_fuser.runtime.source import KernelSource
 
@@ -44,6 +44,8 @@ class _Grid(ctypes.Structure):  # TfHostGrid of footer.h
         ("dynamic_shared", ctypes.c_uint),
         ("fibers", ctypes.c_uint),
         ("seed", ctypes.c_ulonglong),
+        ("failed_index", ctypes.c_longlong),
+        ("failed_size", ctypes.c_longlong),
     ]
 
 
@@ -79,7 +81,7 @@ class HostKernel:
         cluster = grid[0] * grid[1] * grid[2] if cooperative else self._cluster
         if grid[0] % self._cluster:
             raise LaunchError(f"Kernel '{self.name}' has a grid of {grid}, not a multiple of its cluster of {self._cluster}.")
-        shape = _Grid(_Extent(*grid), _Extent(*block), cluster, shared_bytes, self.fibers, 0)
+        shape = _Grid(_Extent(*grid), _Extent(*block), cluster, shared_bytes, self.fibers, 0, 0, 0)
         pack = packer(arg_kinds, self.name)
         words = (ctypes.c_uint64 * len(arg_kinds))()
         first = ctypes.addressof(words)
@@ -93,6 +95,9 @@ class HostKernel:
                     pack.pack_into(words, 0, *args)
                 shape.seed = config.get("host_seed")
                 status = self._launch(ctypes.addressof(shape), ctypes.addressof(pointers))
+                index, size = shape.failed_index, shape.failed_size
+            if status == -1:
+                raise IndexRangeError(f"Kernel '{self.name}' met the index {index}, which is out of range for size {size}.")
             if status:
                 raise LaunchError(f"Kernel '{self.name}' could not run on the host: {_REASONS[status]}.")
 

@@ -45,6 +45,8 @@ struct TfHostThread {
 static TfHostThread tf_host_self;
 static uint3 tf_host_block_dim, tf_host_grid_dim;
 static unsigned tf_host_cluster;   // blocks that run at once
+static int tf_host_failed;         // whether a thread of this launch met an index out of its range
+static long long tf_host_failed_index, tf_host_failed_size;
 static unsigned tf_host_reserved;  // bytes of static shared memory that the kernel has declared so far
 
 #define threadIdx (tf_host_self.thread)
@@ -52,6 +54,14 @@ static unsigned tf_host_reserved;  // bytes of static shared memory that the ker
 #define blockDim (tf_host_block_dim)
 #define gridDim (tf_host_grid_dim)
 static const int warpSize = 32;
+
+// A thread that meets an index out of range goes on with index 0; the launch reports the first one.
+static inline void tf_host_fail(long long index, long long size) {
+  if (tf_host_failed) return;
+  tf_host_failed = 1;
+  tf_host_failed_index = index;
+  tf_host_failed_size = size;
+}
 
 extern "C" {
 void tf_host_block_barrier();                                                       // fibers

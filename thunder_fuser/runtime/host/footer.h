@@ -8,6 +8,7 @@ struct TfHostGrid {
   unsigned dynamic_shared;
   unsigned fibers;  // 0: plain loops
   unsigned long long seed;
+  long long failed_index, failed_size;  // out: an index that was out of range, and the size that it was to be below
 };
 
 extern "C" int tf_host_run_cluster(unsigned blocks, uint3 block, unsigned static_shared, unsigned dynamic_shared,
@@ -97,8 +98,14 @@ static inline int tf_host_call(void (*)(P...), const TfHostGrid& grid, void** ar
   return call.status;
 }
 
-// tf_host_launch returns 0, or one of fibers.cpp's reasons not to go on (runtime/host/backend.py has them in words).
+// tf_host_launch returns 0, one of fibers.cpp's reasons not to go on (runtime/host/backend.py has them in words), or -1
+// for an index out of range.
 #define TF_HOST_LAUNCH(kernel)                                                            \
-  extern "C" __attribute__((visibility("default"))) int tf_host_launch(const TfHostGrid* grid, void** arguments) {               \
-    return tf_host_call<kernel>(kernel, *grid, arguments);                                \
+  extern "C" __attribute__((visibility("default"))) int tf_host_launch(TfHostGrid* grid, void** arguments) { \
+    tf_host_failed = 0;                                                                   \
+    const int status = tf_host_call<kernel>(kernel, *grid, arguments);                    \
+    if (!tf_host_failed) return status;                                                   \
+    grid->failed_index = tf_host_failed_index;                                            \
+    grid->failed_size = tf_host_failed_size;                                              \
+    return -1;                                                                            \
   }

@@ -1,0 +1,40 @@
+"""Indexed reads and writes under `thunder.jit`: claimed, fused with what is around them, and right."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.executors.jitted import calls, forward, jit, operators, rand, same
+from thunder_fuser.errors import IndexRangeError
+
+
+def fused(fn, *args):
+    """Runs `fn` compiled and compares with eager torch; everything must be in one fusion."""
+    jitted = jit(fn)
+    same(jitted(*args), fn(*args), rtol=1e-6, atol=1e-6)
+    assert operators(forward(jitted)) == [] and len(calls(forward(jitted))) == 1
+    return jitted
+
+
+def test_reads_at_indices_fuse_with_what_is_around_them():
+    x, i = rand(5, 8), torch.tensor([4, 0, -1, 2])
+    fused(lambda x, i: torch.index_select(x * 2.0, 0, i.abs()) + 1.0, x, i)
+    fused(lambda x, i: x[i].sum(1), x, i)
+    fused(lambda w, t: functional.embedding(t.abs(), w).tanh(), x, i)
+    fused(lambda x, i: torch.take_along_dim(x, i[:, None] + 1, 1).exp(), x[:4], i)
+    fused(lambda x, i: torch.gather(x, 1, i.abs()[None]), x, i)
+
+
+def test_flips_and_steps_fuse():
+    x = rand(6, 9)
+    fused(lambda x: torch.flip(x, (0, 1)) * 2.0, x)
+    fused(lambda x: x[1::2, 2:8:3] + 1.0, x)
+    fused(lambda x: torch.index_select(torch.flip(x, (0,)), 1, torch.arange(0, 9, 2)) - 1.0, x)
+
+
+def test_an_index_out_of_range_is_an_error_and_no_fallback():
+    jitted = jit(lambda x, i: torch.index_select(x, 0, i) * 2.0, fuser_fallback="torch")
+    with pytest.raises(IndexRangeError, match="met the index 5, which is out of range for size 5"):
+        jitted(rand(5, 8), torch.tensor([0, 5]))
