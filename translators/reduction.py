@@ -12,6 +12,7 @@ from thunder.core.prims import PrimIDs
 from thunder.core.proxies import TensorProxy
 
 from thunder_fuser.ir.builder import FusionBuilder
+from thunder_fuser.ir.decompositions import index_of_extremum
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.ir.ops import REDUCTIONS, Reduction
 from thunder_fuser.translators.proxies import dtype_of, why_not_static, why_not_tensor
@@ -42,3 +43,21 @@ for _op in REDUCTIONS.values():
     _prim = getattr(PrimIDs, _op.name.upper(), None)
     if _prim is not None:
         _register(_op, _prim)
+
+
+def _why_not_index_of_extremum(a: Any, dim: Any) -> str | None:
+    reason = why_not_tensor(a) or (None if dim is None else why_not_static(dim))
+    if reason is None and dtype_of(a).kind not in ("int", "float"):
+        return f"'argmax' and 'argmin' of dtype '{dtype_of(a)}' are left to torch"
+    return reason
+
+
+def _register_index_of_extremum(op: str, prim: PrimIDs) -> None:
+    def translate(b: FusionBuilder, out: TensorProxy, a: Value, dim: int | None) -> Value:
+        return index_of_extremum(b, op, a, dim, name=out.name)
+
+    TRANSLATIONS[prim] = Translation(translate, _why_not_index_of_extremum, cheap=False)
+
+
+_register_index_of_extremum("amax", PrimIDs.ARGMAX)
+_register_index_of_extremum("amin", PrimIDs.ARGMIN)

@@ -38,3 +38,10 @@ def test_an_index_out_of_range_is_an_error_and_no_fallback():
     jitted = jit(lambda x, i: torch.index_select(x, 0, i) * 2.0, fuser_fallback="torch")
     with pytest.raises(IndexRangeError, match="met the index 5, which is out of range for size 5"):
         jitted(rand(5, 8), torch.tensor([0, 5]))
+
+
+def test_places_of_extrema_fuse():
+    x = rand(5, 70)
+    fused(lambda x: torch.argmax(x, 1) + torch.argmin(x * 2.0, 1), x)
+    fused(lambda x: (torch.argmax(x), torch.argmin(x.abs(), 0, keepdim=True)), x)
+    fused(lambda x: torch.gather(x, 1, torch.argmax(x, 1, keepdim=True)) - 1.0, x)
