@@ -52,7 +52,7 @@ def test_inspection_follows_the_last_call(device: str) -> None:
     with FusionDefinition() as fd:
         t = fd.define_tensor(shape=[-1], dtype=DataType.Float)
         fd.add_output(fd.ops.exp(t))
-    for look in (fd.report, fd.last_cuda_code, lambda: fd.fusion):
+    for look in (fd.report, fd.last_cuda_code, lambda: fd.fusion.fusions):
         with pytest.raises(InputError, match="has not run yet: call 'execute' first"):
             look()
     for n in (64, 4096):

@@ -55,6 +55,12 @@ class DataType(enum.Enum):
         return found
 
     @property
+    def torch(self) -> torch.dtype:
+        """The torch dtype of tensors. Raises `UnsupportedError` where the engine has none, `UInt64` aside: tensors of it
+        (the seeds of attention) pass between torch's calls and never enter a fusion."""
+        return torch.uint64 if self is DataType.UInt64 else self.ir.torch
+
+    @property
     def kind(self) -> str:
         """ "bool", "int" or "float"."""
         return self.ir.kind

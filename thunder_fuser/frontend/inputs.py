@@ -101,7 +101,7 @@ def call_device(declared: Sequence[Input], given: Sequence[Any], asked: torch.de
 def _check_tensor(where: str, declaration: TensorInput, value: Any) -> None:
     if not isinstance(value, torch.Tensor):
         raise InputError(f"{where} is a '{type(value).__name__}', expected a tensor.")
-    expected = declaration.symbol.dtype.ir.torch
+    expected = declaration.symbol.dtype.torch
     if value.dtype is not expected:
         raise InputError(f"{where} has dtype '{value.dtype}', expected '{expected}'.")
     if value.layout is not torch.strided:

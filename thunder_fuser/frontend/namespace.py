@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from thunder_fuser.errors import UnsupportedError
-from thunder_fuser.frontend import copies, indexing, pointwise, views
+from thunder_fuser.frontend import copies, indexing, pointwise, torch_calls, views
 from thunder_fuser.frontend.rows import OPS
 
 if TYPE_CHECKING:
     from thunder_fuser.frontend.definition import FusionDefinition
 
 # Loading these modules fills OPS.
-SOURCES = (pointwise, views, copies, indexing)
+SOURCES = (pointwise, views, copies, indexing, torch_calls)
 
 # nvFuser's other ops: known by name, so that a script that needs one is told so.
 UNSUPPORTED = frozenset("""
     logical_right_shift isreal real imag complex rand_like randn_like uniform normal var var_mean welford
-    cumsum cumprod cummin cummax scatter index_put_accumulate argsort topk triu
-    matmul linear grouped_mm scaled_mm cutlass_nvfp4_grouped_mm sdpfa_fwd sdpfa_bwd nv_block_quantize
+    cumsum cumprod cummin cummax scatter index_put_accumulate triu
+    scaled_mm cutlass_nvfp4_grouped_mm nv_block_quantize
     nv_grouped_block_quantize preprocess_grouped_matmul_input_sf batch_norm
 """.split())
 

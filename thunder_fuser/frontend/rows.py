@@ -32,7 +32,8 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class OpRow:
     """One op. `infer(**arguments)` gives a `Result`; `lower(lowering, result, **arguments)` gives the IR operand. An op of
-    several results has a tuple of both.
+    several results has a tuple of both. An op with a `torch` function is run by torch instead, between fusions: it gets
+    the arguments in order, tensors as torch tensors, Scalars as numbers.
 
     Scalars in the parameters named by `static` decide sizes: a definition is specialised for their values."""
 
@@ -41,6 +42,7 @@ class OpRow:
     infer: Callable[..., Result | tuple[Result, ...]]
     lower: Callable[..., Any]
     static: tuple[str, ...] = ()
+    torch: Callable[..., Any] | None = None
 
 
 OPS: dict[str, OpRow] = {}
@@ -57,6 +59,18 @@ def register(name: str, lower: Callable[..., Any], static: Sequence[str] = ()) -
         OPS[name] = OpRow(name, inspect.signature(infer), infer, lower, tuple(static))
         return infer
     return add
+
+
+def register_call(name: str, run: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
+    """Decorator of the `infer` function of an op that torch runs as `run(*arguments)`."""
+    def add(infer: Callable[..., Result | tuple[Result, ...]]) -> Callable[..., Result | tuple[Result, ...]]:
+        OPS[name] = OpRow(name, inspect.signature(infer), infer, _not_lowered, tuple(static), run)
+        return infer
+    return add
+
+
+def _not_lowered(*_: Any, **__: Any) -> Any:
+    raise AssertionError("An op that torch runs is not part of a fusion.")
 
 
 def tensor_argument(op: str, value: Any) -> TensorView:

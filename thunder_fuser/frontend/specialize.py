@@ -1,46 +1,30 @@
-"""A definition with sizes filled in: from records and a call's inputs to an IR `Fusion`.
+"""A definition with sizes filled in: from records and a call's inputs to a `Program` of static fusions and torch calls.
 
 Called by `FusionDefinition.execute`, once for each distinct key: the device, shapes, and the numbers that sizes depend on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence, Set
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence, Set
 from typing import Any, TypeAlias
 
 import torch
 
-from thunder_fuser.errors import FuserError
-from thunder_fuser.frontend.inputs import Input, TensorInput
+from thunder_fuser.errors import FuserError, IRError
+from thunder_fuser.frontend.inputs import Input, TensorInput, VectorInput
 from thunder_fuser.frontend.lowering import Lowering
+from thunder_fuser.frontend.partition import Level, partition
+from thunder_fuser.frontend.program import FusionStep, Program, Step, TorchStep, Variable
 from thunder_fuser.frontend.records import Record
 from thunder_fuser.frontend.translation import statement
 from thunder_fuser.frontend.values import Scalar, Symbol, TensorView, Vector
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import BOOL, F64, I64
-from thunder_fuser.ir.nodes import Fusion
+from thunder_fuser.ir.nodes import Fusion, Value
 
 Slot: TypeAlias = tuple[Input, TensorView | Scalar]
 _SCALAR_TYPES = {"bool": BOOL, "int": I64, "float": F64}
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A fusion and where its inputs come from: `positions` index the flat inputs of a call, those in `items` are
-    0-dim CPU tensors handed over as numbers."""
-
-    fusion: Fusion
-    positions: tuple[int, ...]
-    items: frozenset[int]
-
-    def arguments(self, flat: Sequence[Any]) -> list[Any]:
-        """The fusion's inputs out of a call's flat ones; no output shall require a gradient, so no input may."""
-        return [flat[p].item() if p in self.items else _detached(flat[p]) for p in self.positions]
-
-
-def _detached(value: Any) -> Any:
-    return value.detach() if isinstance(value, torch.Tensor) and value.requires_grad else value
 
 
 def slots(declared: Sequence[Input]) -> tuple[Slot, ...]:
@@ -52,65 +36,150 @@ def slots(declared: Sequence[Input]) -> tuple[Slot, ...]:
     return tuple(flat)
 
 
-def key_of(slots: Sequence[Slot], static: Set[int], flat: Sequence[Any], device: torch.device) -> Hashable:
-    """What one specialisation holds for."""
-    parts: list[Hashable] = [device]
-    for (declaration, symbol), value in zip(slots, flat):
-        if isinstance(declaration, TensorInput):
-            parts.append(value.shape)
-        elif symbol.index in static:
-            parts.append(value)
-    return tuple(parts)
-
-
 def specialize(
-    name: str, records: Sequence[Record], outputs: Sequence[TensorView], slots: Sequence[Slot], static: Set[int],
+    name: str, records: Sequence[Record], declared: Sequence[Input], outputs: Sequence[TensorView], static: Set[int],
     flat: Sequence[Any], device: torch.device,
-) -> Bound:
-    """Replays `records` on an IR builder. Raises `IRError` or `UnsupportedError` naming the statement at fault."""
-    builder = FusionBuilder(name)
-    lowering = Lowering(builder)
-    values: dict[int, Any] = {}
-    positions: list[int] = []
-    items: set[int] = set()
-    for position, ((declaration, symbol), given) in enumerate(zip(slots, flat)):
-        dtype = symbol.dtype.ir
-        if isinstance(declaration, TensorInput) and declaration.is_cpu and device.type != "cpu":
-            number = builder.scalar(_SCALAR_TYPES[dtype.kind], name=repr(symbol))
-            values[symbol.index] = builder.full((), number, dtype)
-            items.add(position)
-        elif isinstance(declaration, TensorInput):
-            values[symbol.index] = builder.tensor(dtype, given.shape, name=repr(symbol))
-        elif symbol.index in static:
-            values[symbol.index] = given
-            continue
-        else:
-            values[symbol.index] = builder.scalar(_SCALAR_TYPES[dtype.kind], name=repr(symbol))
-        positions.append(position)
-    for record in records:
-        if record.row is not None:
-            made = _lower(lowering, record, values)
-            values |= zip((s.index for s in record.outs), made if isinstance(record.out, tuple) else (made,))
-    for symbol in outputs:
-        builder.output(values[symbol.index])
-    return Bound(builder.build(), tuple(positions), frozenset(items))
+) -> Program:
+    """Replays `records` on IR builders, one a fusion. Raises `IRError` or `UnsupportedError` naming the statement at fault."""
+    levels = partition(records, outputs)
+    replay = _Replay(name, slots(declared), static, flat, device, len(levels))
+    alone = len(levels) == 1 and not levels[0].calls
+    if alone:  # all inputs in their order, read or not
+        for _, symbol in slots(declared):
+            if symbol.index not in static or isinstance(symbol, TensorView):
+                replay.operand(0, symbol)
+    calls = [replay.level(k, level) for k, level in enumerate(levels)]
+    returned = replay.outputs(outputs, alone)
+    steps: list[Step] = []
+    for k, fusion in enumerate(replay.fusions()):
+        if fusion.outputs:
+            arguments = tuple(replay.expressions.get(v.name, v.name) for v in fusion.inputs)
+            steps.append(FusionStep(fusion, arguments, tuple(replay.exported[k])))
+        steps += calls[k]
+    parameters = tuple([repr(s) for s in p.scalars] if isinstance(p, VectorInput) else repr(p.symbol) for p in declared)
+    tensors = [(repr(s), t) for (_, s), t in zip(slots(declared), flat) if isinstance(t, torch.Tensor)]
+    lazy = tuple(n for n, t in tensors if t.is_neg() or t.is_conj())
+    return Program(parameters, tuple(n for n, _ in tensors), lazy, tuple(steps), returned)
 
 
-def _lower(lowering: Lowering, record: Record, values: dict[int, Any]) -> Any:
-    arguments = {name: _resolve(argument, values) for name, argument in record.arguments.items()}
-    try:
-        return record.row.lower(lowering, record.result, **arguments)
-    except FuserError as error:
-        raise type(error)(f"{str(error).rstrip('.')}, in '{statement(record)}'.") from error
+class _Replay:
+    """The builders of all fusions, and what is known of each symbol so far."""
 
+    def __init__(self, name: str, flat_slots: Sequence[Slot], static: Set[int], flat: Sequence[Any], device: torch.device, count: int) -> None:
+        names = [name] if count == 1 else [f"{name}_{k}" for k in range(count)]
+        self.lowerings = [Lowering(FusionBuilder(n)) for n in names]
+        self.values: list[dict[int, Any]] = [{} for _ in names]  # symbol -> its value inside fusion k
+        self.homes: dict[int, int] = {}  # tensor symbol -> the fusion that makes it
+        self.shapes: dict[int, torch.Tensor] = {}  # tensor symbol -> a meta tensor like it
+        self.numbers: dict[int, Any] = {}  # scalar or vector symbol -> what it is, once known
+        self.expressions: dict[str, str] = {}  # input of a fusion -> the Python that makes it of the variable
+        self.exported: list[list[str]] = [[] for _ in names]  # names of the results of fusion k
+        self.items: set[int] = set()
+        for (declaration, symbol), given in zip(flat_slots, flat):
+            if isinstance(declaration, TensorInput):
+                self.shapes[symbol.index] = torch.empty(given.shape, dtype=given.dtype, device="meta")
+                if declaration.is_cpu and device.type != "cpu":
+                    self.items.add(symbol.index)
+            elif symbol.index in static:
+                self.numbers[symbol.index] = given
 
-def _resolve(argument: Any, values: dict[int, Any]) -> Any:
-    if isinstance(argument, Scalar) and argument.value is not None:
-        return argument.value
-    if isinstance(argument, Vector) and argument.elements is not None:
-        return [_resolve(e, values) for e in argument.elements]
-    if isinstance(argument, Symbol):
-        return values[argument.index]
-    if isinstance(argument, (list, tuple)):
-        return [_resolve(a, values) for a in argument]
-    return argument
+    def level(self, k: int, level: Level) -> list[TorchStep]:
+        """Lowers the ops of fusion k, and makes the torch calls that follow it."""
+        for record in level.records:
+            made = self.lower(k, record)
+            for symbol, value in zip(record.outs, made if isinstance(record.out, tuple) else (made,)):
+                self.values[k][symbol.index] = value
+                if isinstance(symbol, TensorView):
+                    self.homes[symbol.index] = k
+                    self.shapes[symbol.index] = torch.empty(value.shape, dtype=value.dtype.torch, device="meta")
+                elif not isinstance(value, Value):
+                    self.numbers[symbol.index] = value
+        return [self.call(record) for record in level.calls]
+
+    def lower(self, k: int, record: Record) -> Any:
+        """The IR value or number that an op makes in fusion k."""
+        if record.row.name in ("size", "shape"):  # of a tensor that the fusion need not read
+            sizes = list(self.shapes[record.arguments["arg"].index].shape)
+            return sizes if record.row.name == "shape" else sizes[record.arguments["dim"]]
+        arguments = {name: self.operand(k, argument) for name, argument in record.arguments.items()}
+        try:
+            return record.row.lower(self.lowerings[k], record.result, **arguments)
+        except FuserError as error:
+            raise type(error)(f"{str(error).rstrip('.')}, in '{statement(record)}'.") from error
+
+    def operand(self, k: int, argument: Any) -> Any:
+        """An argument of an op as fusion k sees it: symbols from elsewhere become its inputs."""
+        if isinstance(argument, Scalar) and argument.value is not None:
+            return argument.value
+        if isinstance(argument, Vector) and argument.elements is not None:
+            return [self.operand(k, e) for e in argument.elements]
+        if isinstance(argument, (list, tuple)):
+            return [self.operand(k, a) for a in argument]
+        if not isinstance(argument, Symbol):
+            return argument
+        if argument.index in self.values[k]:
+            return self.values[k][argument.index]
+        if argument.index in self.numbers:
+            return self.numbers[argument.index]
+        value = self.values[k][argument.index] = self.brought(k, argument)
+        return value
+
+    def brought(self, k: int, symbol: Symbol) -> Value:
+        """A new input of fusion k: an input of the definition, or what an earlier step made."""
+        builder, name = self.lowerings[k].b, repr(symbol)
+        if isinstance(symbol, Scalar):
+            if symbol.dtype.kind == "float":
+                self.expressions[name] = f"float({name})"
+            return builder.scalar(_SCALAR_TYPES[symbol.dtype.kind], name=name)
+        dtype, like = symbol.dtype.ir, self.shapes[symbol.index]
+        if symbol.index in self.items:
+            self.expressions[name] = f"{name}.item()"
+            return builder.full((), builder.scalar(_SCALAR_TYPES[dtype.kind], name=name), dtype)
+        self.export(symbol)
+        return builder.tensor(dtype, like.shape, name=name)
+
+    def export(self, symbol: TensorView) -> None:
+        """Has the fusion that makes `symbol` return it, if a fusion does."""
+        home = self.homes.get(symbol.index)
+        if home is not None and repr(symbol) not in self.exported[home]:
+            self.lowerings[home].b.output(self.values[home][symbol.index])
+            self.exported[home].append(repr(symbol))
+
+    def call(self, record: Record) -> TorchStep:
+        """The step of an op that torch runs. Torch itself says, from tensors without data, what it returns or what is wrong."""
+        given = tuple(self.torch_operand(a) for a in record.arguments.values())
+        likes = [self.shapes[a.index] if isinstance(a, TensorView) else self.torch_operand(a) for a in record.arguments.values()]
+        try:
+            made = record.row.torch(*likes)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            reason = str(error).strip().splitlines()[0].rstrip(".")
+            raise IRError(f"{reason}, in '{statement(record)}'.") from error
+        for symbol, like in zip(record.outs, made if isinstance(record.out, tuple) else (made,)):
+            self.shapes[symbol.index] = like
+        return TorchStep(record.row.name, record.row.torch, given, tuple(map(repr, record.outs)))
+
+    def torch_operand(self, argument: Any) -> Any:
+        if isinstance(argument, TensorView):
+            self.export(argument)
+            return Variable(repr(argument))
+        return self.operand(0, argument)
+
+    def outputs(self, symbols: Sequence[TensorView], alone: bool) -> tuple[str, ...]:
+        """The expressions of the definition's outputs: all those of the fusion, if it is `alone`. One returned twice is two
+        tensors."""
+        if alone:
+            values = [self.operand(0, s) for s in symbols]
+            for value in values:
+                self.lowerings[0].b.output(value)
+            self.exported[0] = [f"out{k}" for k in range(len(values))]
+            return tuple(self.exported[0])
+        times: Counter[int] = Counter()
+        names = []
+        for symbol in symbols:
+            times[symbol.index] += 1
+            self.export(symbol)
+            names.append(repr(symbol) if times[symbol.index] == 1 else f"{symbol!r}.clone()")
+        return tuple(names)
+
+    def fusions(self) -> list[Fusion]:
+        return [lowering.b.build() for lowering in self.lowerings]

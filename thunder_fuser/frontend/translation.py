@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 import torch
 
 from thunder_fuser.frontend.records import Record
+from thunder_fuser.frontend.values import TensorView
 
 
 def function_text(name: str, records: Sequence[Record]) -> str:
@@ -62,10 +64,14 @@ def _is_default(record: Record, name: str, value: Any) -> bool:
 
 
 def _positional(record: Record) -> int:
-    """How many leading arguments are written without their names: all operands of an elementwise op, else one."""
+    """How many leading arguments are written without their names: all operands of an elementwise op, else the tensors that
+    come first, one argument at least."""
     if record.method == "define_tensor":
         return 0
-    return len(record.arguments) if getattr(record.result, "compute", None) is not None else 1
+    if getattr(record.result, "compute", None) is not None:
+        return len(record.arguments)
+    tensors = takewhile(lambda value: isinstance(value, TensorView), record.arguments.values())
+    return max(1, sum(1 for _ in tensors))
 
 
 def _literal(value: Any) -> str:

@@ -1,0 +1,43 @@
+"""What a call is looked up by: everything that a specialisation was checked and made for.
+
+Called by `FusionDefinition` when its inputs are known, for a function that makes the key of a call. It is source code, since a
+loop over the inputs would cost a microsecond each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence, Set
+from typing import Any
+
+import torch
+
+from thunder_fuser.frontend.inputs import Input, ScalarInput, TensorInput
+
+
+def key_function(declared: Sequence[Input], static: Set[int]) -> Callable[..., Hashable]:
+    """key(in0, in1, ...): shape, dtype and device of each tensor, the class of each number, and the value of those that
+    sizes depend on. Raises TypeError or AttributeError for arguments that are neither."""
+    parts: list[str] = []
+    on_device = False
+    for k, declaration in enumerate(declared):
+        if isinstance(declaration, TensorInput):
+            on_device = on_device or not declaration.is_cpu
+            parts += [f"in{k}.shape", f"in{k}.dtype", f"in{k}.device", f"in{k}.layout"]
+            parts += [f"in{k}.is_neg()"] if declaration.symbol.dtype.torch.is_floating_point else []
+            parts += [f"in{k}.is_conj()", f"in{k}.is_neg()"] if declaration.symbol.dtype.torch.is_complex else []
+        elif isinstance(declaration, ScalarInput):
+            parts.append(f"in{k}.__class__")
+            if declaration.symbol.index in static:  # a float by its text: NaN equals itself there, and -0.0 is not 0.0
+                parts.append(f"repr(in{k})" if declaration.symbol.dtype.kind == "float" else f"in{k}")
+        else:
+            parts.append(f"tuple([n.__class__ for n in in{k}])")
+            if any(s.index in static for s in declaration.scalars):
+                parts.append(f"tuple(in{k})")
+    if not on_device:
+        parts.append("current_device()")
+    text = f"lambda {', '.join(f'in{k}' for k in range(len(declared)))}: ({', '.join(parts)},)"
+    return eval(text, {"current_device": _current_device})
+
+
+def _current_device() -> int:
+    return torch.cuda.current_device() if torch.cuda.is_available() else -1
