@@ -12,6 +12,7 @@ else on the host backend, where the numbers mean little. Microseconds and millis
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -22,8 +23,8 @@ import torch
 
 import thunder_fuser
 from thunder_fuser import config
-from thunder_fuser.runtime import compiled_launcher
 from thunder_fuser.runtime.compile_pool import POOL
+from thunder_fuser.runtime.native.extension import EXTENSION
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -82,6 +83,8 @@ def main() -> None:
     # one token, so that the GPU never keeps the host waiting
     qkv = torch.randn(1, 1, 3 * 32 * 128, device=DEVICE, dtype=torch.bfloat16)
     cos, sin = (torch.randn(1, 128, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    if DEVICE == "cpu":
+        os.environ.setdefault("THUNDER_FUSER_COMPILED_LAUNCH", "host")
     jitted = thunder.jit(rope, executors=[thunder_fuser.executor], fuser_host=DEVICE == "cpu")
     with torch.no_grad():
         jitted(qkv, cos, sin)
@@ -94,9 +97,9 @@ def main() -> None:
                 warm = [once_ms(fusion.program, inputs) for _ in range(5)]
         result["first_call_cold_ms"] = statistics.median(cold)
         result["first_call_warm_ms"] = statistics.median(warm)
-        compiled_launcher.wait()
-        result["launches"] = compiled_launcher.state()
+        result["compiled_calls"] = EXTENSION.wait()
         result["call_us"] = each_us(fusion, *inputs)
+        result["calls_served_by"] = "compiled code" if fusion.last_used.compiled_calls else "Python"
         result["call_views"] = len(fusion.last_used.report().views)
         result["through_thunder_us"] = each_us(jitted, qkv, cos, sin)
         x = torch.randn(4, 8, 64, device=DEVICE)

@@ -30,19 +30,13 @@ class FusionCallable:
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         """The outputs, in the trace's order. What could not be compiled for these strides runs through torch; a
         failed launch is never caught."""
-        program = self.program
         if self.store_inputs:
             self.last_inputs = inputs
         try:
-            outputs = (program.call or program.ready())(*inputs)
+            return self.program.target.call(*inputs)
         except Exception as error:
-            outputs = program.after(error, inputs)(*inputs)
-        if program.aliases:
-            # Autograd must not be handed one tensor object twice, nor an input as an output.
-            outputs = list(outputs)
-            for i in program.aliases:
-                outputs[i] = outputs[i].detach()
-        return outputs
+            self.program.after(error, inputs)
+            return self.program.target.call(*inputs)
 
     @property
     def fusion(self) -> Fusion:

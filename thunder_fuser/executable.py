@@ -20,6 +20,8 @@ from thunder_fuser.ir.dtypes import DType
 from thunder_fuser.ir.nodes import Fusion, TensorType
 from thunder_fuser.report import Report
 from thunder_fuser.runtime.compile_pool import POOL
+from thunder_fuser.runtime.launch import CODES, Launcher
+from thunder_fuser.runtime.native.compiled_call import CompiledCall, NumberPattern, Pattern, TensorPattern
 from thunder_fuser.runtime.options import CompileOptions
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Executable:
         self._last: list[Any] = [None]  # the key of the last call
         self.plans_made = 0
         self.call, self._key = self._functions(check_inputs)
+        self._compiled = CompiledCall(self.call, self._last, len(fusion.inputs), self._use)
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """Runs the fusion. Raises `InputError`, `CompileError`, `UnsupportedError`, `LaunchError`."""
@@ -78,10 +81,16 @@ class Executable:
         """Plans made so far, and plans held."""
         return {"plans_made": self.plans_made, "plans_held": len(self._plans), "limit": MAX_PLANS}
 
+    @property
+    def compiled_calls(self) -> int:
+        """Calls so far that compiled code answered, from reading the inputs to making the outputs."""
+        return self._compiled.served
+
     def cache_clear(self) -> None:
         with self._lock:
             self._plans.clear()
             self._reports.clear()
+            self._compiled.remove(None)
             self._last[0] = None
 
     def _functions(self, check_inputs: bool) -> tuple[Callable[..., list[Any]], Callable[..., Any]]:
@@ -134,7 +143,23 @@ class Executable:
             if len(self._plans) > MAX_PLANS:
                 old, _ = self._plans.popitem(last=False)
                 self._reports.pop(old, None)
+                self._compiled.remove(old)
+            self._compile_call(key, inputs, plan, launchers, device)
             return run
+
+    def _use(self, call: Callable[..., list[Any]]) -> None:
+        self.call = call
+
+    def _compile_call(self, key: Any, inputs: Sequence[Any], plan: LaunchPlan, launchers: Sequence[Launcher], device: torch.device) -> None:
+        """Lets compiled code answer for inputs like these, if it can read all of them."""
+        patterns: list[Pattern] = []
+        for given, value in zip(inputs, self.fusion.inputs):
+            if isinstance(given, torch.Tensor):
+                patterns.append(TensorPattern(value.shape, given.stride(), given.dtype, given.data_ptr() & 15))
+            elif value.dtype.name in CODES:
+                patterns.append(NumberPattern(CODES[value.dtype.name]))
+        if self._tensors and len(patterns) == len(inputs):
+            self._compiled.add(key, patterns, plan, launchers, device)
 
     def _check(self, inputs: Sequence[Any]) -> torch.device:
         """The device to run on. Raises `InputError` with one sentence if the inputs do not fit the fusion."""

@@ -1,4 +1,4 @@
-"""Run by test_driver.py in a process of its own, whose libcuda is stub_driver.c; with "python" or "compiled" launchers."""
+"""Launchers of the driver, run by test_driver.py in a process of its own whose libcuda is stub_driver.c."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import threading
 from cuda.bindings import driver as cuda
 
 from thunder_fuser.errors import LaunchError
-from thunder_fuser.runtime import compiled_launcher
 from thunder_fuser.runtime.driver import CudaKernel
-from thunder_fuser.runtime.launch import Launcher
 
 stub = ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
 config = (ctypes.c_uint32 * 14).in_dll(stub, "seen_config")
@@ -23,21 +21,7 @@ cuda.cuInit(0)
 
 kernel = object.__new__(CudaKernel)
 kernel.name, kernel.max_threads, kernel._function, kernel.device = "k", 1024, cuda.CUfunction(0x1234), 0
-
-
-
-def launcher(*shape, **how) -> Launcher:
-    made = kernel.launcher(*shape, **how)
-    if sys.argv[1] == "python":
-        return made
-    space = {"launch": made}
-    exec("def run(): return launch", space)
-    compiled_launcher.upgrade(space["run"], "launch", made)
-    compiled_launcher.wait()
-    assert compiled_launcher.state() == "compiled", compiled_launcher.state()
-    assert type(space["launch"]).__name__ == "Launcher"
-    return space["run"]()
-
+launcher = kernel.launcher
 
 # Integers only: 64-bit words.
 count.value = 4

@@ -4,7 +4,9 @@
 #include <string.h>
 
 unsigned long long seen_config[7], seen_arguments[8];
-int count_arguments, result, mixed_up; /* mixed_up: launches whose first argument is not their stream */
+unsigned seen_attribute[3];
+int count_arguments, result;
+int mixed_up; /* launches of one argument that is not their stream, and of three whose last two are not the same */
 
 static __thread int has_context;
 int needs_context;
@@ -20,8 +22,10 @@ int cuGetErrorString(int error, const char** text) {
 int cuLaunchKernelEx(const void* config, void* function, void** parameters, void** extra) {
   if (needs_context && !has_context) return 201;
   memcpy(seen_config, config, sizeof seen_config);
+  if ((unsigned)seen_config[6] == 1) memcpy(seen_attribute, *(void**)((char*)config + 40), sizeof seen_attribute);
   for (int i = 0; i < count_arguments; ++i) memcpy(&seen_arguments[i], parameters[i], 8);
-  if (count_arguments == 1 && seen_config[4] != seen_arguments[0]) ++mixed_up;
+  if (count_arguments == 1 && memcmp((char*)config + 32, parameters[0], 8)) ++mixed_up;
+  if (count_arguments == 3 && memcmp(parameters[1], parameters[2], 8)) ++mixed_up;
   return result;
 }
 int cuGetProcAddress_v2(const char* name, void** p, int version, unsigned long flags, int* status) {

@@ -20,13 +20,12 @@ from thunder_fuser.runtime.host import toolchain
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("launchers", ["python", "compiled"])
-def test_what_a_launch_hands_to_the_driver(tmp_path, launchers):
+@pytest.mark.parametrize("script", ["launch_on_stub.py", "calls_on_stub.py"])
+def test_what_a_launch_hands_to_the_driver(tmp_path, script):
     stub = [toolchain.compiler(), "-x", "c", "-w", "-shared", "-fPIC", str(HERE / "stub_driver.c")]
     subprocess.run([*stub, "-o", str(tmp_path / "libcuda.so.1"), "-ldl"], check=True)
-    env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", "THUNDER_FUSER_CACHE_DIR": "off"}
-    command = [sys.executable, str(HERE / "launch_on_stub.py"), launchers]
-    ended = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    ended = subprocess.run([sys.executable, str(HERE / script)], capture_output=True, text=True, env=env, check=False)
     assert ended.stdout == "launches are right\n", ended.stderr
 
 

@@ -1,7 +1,7 @@
 """The CUDA driver: loads cubins and launches their kernels.
 
 Called by the compile pool (`load`) and by launch plans. A launch from Python patches its arguments into a buffer of
-the thread and hands one prebuilt configuration to `cuLaunchKernelEx`; compiled_launcher.py does the same in C++.
+the thread and hands one prebuilt configuration to `cuLaunchKernelEx`; runtime/native/launch.h does the same in C++.
 Nothing here synchronises or allocates device memory.
 """
 
@@ -16,8 +16,7 @@ import torch
 from cuda.bindings import driver
 
 from thunder_fuser.errors import LaunchError
-from thunder_fuser.runtime.compiled_launcher import Recipe
-from thunder_fuser.runtime.launch import CODES, Launcher, dims, packer
+from thunder_fuser.runtime.launch import Launcher, Recipe, dims, packer
 
 _SUCCESS = driver.CUresult.CUDA_SUCCESS
 _NO_CONTEXT = driver.CUresult.CUDA_ERROR_INVALID_CONTEXT
@@ -72,8 +71,7 @@ class CudaKernel:
 
         failed = f"launch '{self.name}' with grid {grid} and block {block}"
         launch = _launcher(self._function, build, None if pack is None else pack.pack_into, self._bind, failed)
-        codes = "".join(CODES[k] for k in arg_kinds)
-        launch.recipe = Recipe(_entry_point(), int(self._function), grid, block, shared_bytes, cooperative, codes, launch)  # type: ignore[attr-defined]
+        launch.recipe = Recipe(_entry_point(), int(self._function), grid, block, shared_bytes, cooperative)  # type: ignore[attr-defined]
         return launch
 
     def _bind(self) -> None:

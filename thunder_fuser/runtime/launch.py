@@ -7,11 +7,26 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from thunder_fuser.errors import LaunchError
 
 Launcher = Callable[..., None]
-"""Called as `launcher(stream, *args)`: the stream's handle as an int, then ints and floats in the kernel's order."""
+"""Called as `launcher(stream, *args)`: the stream's handle as an int, then ints and floats in the kernel's order. One of CUDA
+has a `recipe`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What compiled code needs to make a launcher's launch: addresses of the driver's cuLaunchKernelEx and of the kernel, and the shape."""
+
+    driver: int
+    function: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    cooperative: bool
+
 
 CODES = {
     "ptr": "Q",

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from thunder_fuser.runtime import compiled_launcher
 from thunder_fuser.runtime.source import KernelSource
 
 Place = tuple[str, int]  # ("input" | "buffer", position)
@@ -100,10 +99,7 @@ class LaunchPlan:
         namespace |= {"as_strided": torch.as_strided, "current_stream": torch._C._cuda_getCurrentRawStream if device.type == "cuda" else None,
                       "empty": _allocator(device)}
         exec(compile(self.python(inputs, tensors, device), "<thunder_fuser launch plan>", "exec"), namespace)
-        run = namespace["run"]
-        for k, launcher in enumerate(launchers):
-            compiled_launcher.upgrade(run, f"kernel{k}", launcher)
-        return run
+        return namespace["run"]
 
     def __str__(self) -> str:
         used = [i for c in self.calls for kind, i in c.arguments if kind == "input"] + [o.index for o in self.outputs if o.kind == "input"]

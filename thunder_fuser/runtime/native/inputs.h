@@ -1,0 +1,90 @@
+// What a plan expects of one input, and the word that a kernel gets of it. Whatever is not exactly as expected is not
+// read: the Python function answers for it.
+#pragma once
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace tf {
+
+inline c10::Device device_of(py::handle device) {  // a torch.device
+  const auto type = device.attr("type").cast<std::string>();
+  const py::object index = device.attr("index");
+  return c10::Device(type == "cuda" ? c10::kCUDA : c10::kCPU, index.is_none() ? -1 : index.cast<c10::DeviceIndex>());
+}
+
+inline at::ScalarType scalar_type_of(py::handle dtype) {  // a torch.dtype
+  if (!THPDtype_Check(dtype.ptr())) throw py::type_error("not a torch.dtype");
+  return reinterpret_cast<THPDtype*>(dtype.ptr())->scalar_type;
+}
+
+class Input {
+ public:
+  // `expected` is a TensorPattern or a NumberPattern of extension.py.
+  Input(py::handle expected, c10::Device device) : device_(device) {
+    number_ = py::hasattr(expected, "code");
+    if (number_) {
+      code_ = expected.attr("code").cast<char>();
+      return;
+    }
+    sizes_ = expected.attr("shape").cast<std::vector<int64_t>>();
+    strides_ = expected.attr("strides").cast<std::vector<int64_t>>();
+    low_bits_ = expected.attr("low_bits").cast<uint64_t>();
+    dtype_ = scalar_type_of(expected.attr("dtype"));
+    // Nothing but a tensor in memory: no mode, wrapper, conjugate or negative view, sparse or quantised one.
+    using Key = c10::DispatchKey;
+    plain_ = (device.is_cuda() ? c10::DispatchKeySet({Key::CUDA, Key::AutogradCUDA, Key::AutocastCUDA, Key::ADInplaceOrView})
+                               : c10::DispatchKeySet({Key::CPU, Key::AutogradCPU, Key::AutocastCPU, Key::ADInplaceOrView})).raw_repr();
+  }
+
+  bool number() const { return number_; }
+
+  bool read(PyObject* given, uint64_t& word) const { return number_ ? read_number(given, word) : read_tensor(given, word); }
+
+ private:
+  bool read_tensor(PyObject* given, uint64_t& word) const {
+    if (!THPVariable_CheckExact(given)) return false;
+    const at::Tensor& tensor = THPVariable_Unpack(given);
+    if (!tensor.defined() || (tensor.key_set().raw_repr() & ~plain_)) return false;
+    if (tensor.scalar_type() != dtype_ || tensor.device() != device_) return false;
+    if (tensor.sizes() != sizes_ || tensor.strides() != strides_) return false;
+    word = reinterpret_cast<uintptr_t>(tensor.data_ptr());
+    return (word & 15) == low_bits_;
+  }
+
+  bool read_number(PyObject* given, uint64_t& word) const {
+    word = 0;
+    if (code_ == '?') {
+      word = given == Py_True;
+      return PyBool_Check(given);
+    }
+    if (code_ == 'q') {
+      if (!PyLong_CheckExact(given)) return false;
+      int overflow;
+      word = static_cast<uint64_t>(PyLong_AsLongLongAndOverflow(given, &overflow));
+      return !overflow;
+    }
+    if (!PyFloat_CheckExact(given)) return false;
+    const double value = PyFloat_AS_DOUBLE(given);
+    if (code_ == 'd') {
+      std::memcpy(&word, &value, sizeof value);
+      return true;
+    }
+    const float narrow = static_cast<float>(value);
+    std::memcpy(&word, &narrow, sizeof narrow);
+    return code_ == 'f' && std::isfinite(narrow) == std::isfinite(value);
+  }
+
+  bool number_;
+  char code_ = 0;  // of a number: its struct-module code
+  c10::Device device_;
+  std::vector<int64_t> sizes_, strides_;
+  at::ScalarType dtype_{};
+  uint64_t low_bits_ = 0;  // the address modulo 16
+  uint64_t plain_ = 0;     // the dispatch keys that it may have
+};
+
+}  // namespace tf
