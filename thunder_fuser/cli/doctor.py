@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints all findings; 1 if no backend can run."""
     findings = [_guarded(subject, look) for subject, look in (
         ("Python", _python), ("torch", _torch), ("Thunder", _thunder), ("cuda-python", _cuda_python), ("NVRTC", _nvrtc), ("GPU", _gpu),
-        ("C++ compiler", _host), ("compiled calls", _compiled_calls), ("cache folder", _cache))]
+        ("C++ compiler", _host), ("calls in C++", _compiled_calls), ("cache folder", _cache))]
     width = max(len(f.subject) for f in findings)
     paint = {GOOD: terminal.good, NOTE: terminal.dim, BAD: terminal.bad}
     for f in findings:
@@ -156,8 +156,8 @@ def _compiled_calls() -> Finding:
     if missing is None and importlib.import_module("torch").cuda.is_available():
         missing = None if extension.EXTENSION.wait() == "compiled" else extension.EXTENSION.state
     if missing:
-        return Finding("compiled calls", NOTE, missing, "Calls stay in Python, which costs some microseconds each.")
-    return Finding("compiled calls", GOOD, "compiler and headers are there to take calls out of Python")
+        return Finding("calls in C++", NOTE, missing, "Calls stay in Python, which costs some microseconds each.")
+    return Finding("calls in C++", GOOD, "compiler and headers are there to take calls out of Python")
 
 
 def _probe(backend: str) -> None:
