@@ -62,16 +62,19 @@ class Program:
     @property
     def runner(self) -> Runner:
         """The compiled fusion, or what stands in for it; made once, whichever thread comes first."""
-        if self._runner is None:
-            with self._lock:
-                if self._runner is None:
-                    self._build()
+        self._make()
         return self._runner
 
     def call(self, *inputs: Any) -> Sequence[Any]:
         """The first call."""
-        self.runner  # makes it
+        self._make()
         return self.target.call(*inputs)
+
+    def _make(self) -> None:
+        if self._runner is None:
+            with self._lock:
+                if self._runner is None:
+                    self._build()
 
     def _set(self, runner: Runner) -> None:
         target = runner if isinstance(runner, Executable) else _Function(runner)

@@ -124,10 +124,12 @@ class Sub(torch.Tensor):
 
 
 class Seen(TorchFunctionMode):
-    names: list[str] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        Seen.names.append(func.__name__)
+        self.names.append(func.__name__)
         return func(*args, **(kwargs or {}))
 
 
@@ -141,9 +143,9 @@ def test_unusual_inputs_take_the_python_path() -> None:
     same(exe(x.as_subclass(Sub), y, s), want(x, y, s))
     same(exe(x, y, 2), want(x, y, 2.0))
     assert exe.compiled_calls == served
-    with Seen():
+    with Seen() as seen:
         exe(x, y, s)
-    assert "as_strided" in Seen.names and exe.compiled_calls == served, "a mode sees what it would see"
+    assert "as_strided" in seen.names and exe.compiled_calls == served, "a mode sees what it would see"
     for bad, message in [((x, y), "takes 3 inputs, got 2"), ((x, y, s, s), "got 4"), ((x, None, s), "expected a tensor"), ((x, y, "a"), "expected a float"),
                          ((x, torch._neg_view(y), s), "resolve_neg"), ((x, y.double(), s), "expected torch.float32"), ((x, y.to_sparse(), s), "layout"),
                          ((x, y.to("meta"), s), "are on cpu and meta")]:
