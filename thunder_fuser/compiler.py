@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from thunder_fuser.analysis.alias import AliasInfo, aliases
 from thunder_fuser.analysis.layout import Layout, layouts
+from thunder_fuser.analysis.strides import like
+from thunder_fuser.analysis.updates import Overlaps, Write, writes
 from thunder_fuser.codegen.kernel import emit, kernel_text
 from thunder_fuser.debug.dump import dump
 from thunder_fuser.errors import UnsupportedError
@@ -25,7 +27,8 @@ from thunder_fuser.runtime.options import CompileOptions
 from thunder_fuser.runtime.source import KernelSource
 from thunder_fuser.schedule.kernels import TooMuchRecomputation, plan_segment
 from thunder_fuser.schedule.plan import KernelPlan
-from thunder_fuser.schedule.segment import Segments, recompute_cut, segment
+from thunder_fuser.schedule.segment import Segments, Target, recompute_cut, segment
+from thunder_fuser.schedule.updates import alignment_of, copies, marked, unsafe
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Stages:
     kernels: tuple[KernelPlan, ...]
     sources: tuple[KernelSource, ...]
     launches: LaunchPlan
+    writes: tuple[Write, ...] = ()
 
     def texts(self) -> dict[str, str]:
         """Each stage's value as text, by its name, in order; sources without the prelude, which all kernels share."""
@@ -60,22 +64,42 @@ def compile_fusion(fusion: Fusion, backend: str | None = None, options: CompileO
     return Executable(simplified, lower, backend=backend, options=options, check_inputs=check_inputs)
 
 
-def lower(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None], alignments: Sequence[int]) -> tuple[Stages, LaunchPlan]:
+def lower(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None], alignments: Sequence[int],
+          overlaps: Overlaps = ()) -> tuple[Stages, LaunchPlan]:
     """All stages from layouts to sources, for inputs of the given strides (None for numbers) and pointer alignments in
-    bytes (16 at most)."""
+    bytes (16 at most). `overlaps` are the pairs of inputs that share memory, one of them updated."""
     where = layouts(fusion, input_strides)
     info = aliases(fusion, where)
-    segments, kernels = _kernels(fusion, where, info, dict(zip(fusion.inputs, alignments)))
+    segments, kernels, placed = _scheduled(fusion, where, info, writes(fusion, where, overlaps), dict(zip(fusion.inputs, alignments)))
     sources = tuple(emit(k) for k in kernels)
-    plan = _launch_plan(fusion, info, segments, kernels, sources)
-    stages = Stages(fusion, where, info, segments, kernels, sources, plan)
+    plan = _launch_plan(fusion, info, segments, kernels, sources, placed)
+    stages = Stages(fusion, where, info, segments, kernels, sources, plan, placed)
     dump(fusion.name, stages.texts)
     return stages, plan
 
 
-def _kernels(fusion: Fusion, where: Mapping[Value, Layout], info: AliasInfo, alignment: dict[Value, int]) -> tuple[Segments, tuple[KernelPlan, ...]]:
+def _scheduled(fusion: Fusion, where: Mapping[Value, Layout], info: AliasInfo, found: tuple[Write, ...],
+               alignment: dict[Value, int]) -> tuple[Segments, tuple[KernelPlan, ...], tuple[Write, ...]]:
+    """Segments, kernels, and what is stored straight into inputs: updates themselves where that is safe, else copies of
+    them, made when all else has run."""
+    buffers = [(b.value, b.strides) for b in info.buffers]
+    staged = {w.value: like(w.value.shape, w.strides) for w in found if not w.alone}
+    while True:
+        direct = [w for w in found if w.value not in staged]
+        targets = [*buffers, *staged.items(), *((w.value, w.strides) for w in direct)]
+        aligned = {**alignment, **{w.value: alignment_of(w, alignment) for w in direct}}
+        segments, kernels = _kernels(fusion, where, targets, aligned)
+        wrong = unsafe(kernels, direct)
+        if not wrong:
+            break
+        staged |= {w.value: like(w.value.shape, w.strides) for w in direct if w.value in wrong}
+    last = copies([w for w in found if w.value in staged], staged, fusion, alignment)
+    return segments, (*(marked(k, direct) for k in kernels), *(k for _, k in last)), (*direct, *(w for w, _ in last))
+
+
+def _kernels(fusion: Fusion, where: Mapping[Value, Layout], outputs: Sequence[Target],
+             alignment: dict[Value, int]) -> tuple[Segments, tuple[KernelPlan, ...]]:
     """Segments and their kernels; a segment that would recompute too much is cut further and tried again."""
-    outputs = [(b.value, b.strides) for b in info.buffers]
     producers = fusion.producers()
     forced: list[Value] = []
     while True:
@@ -101,10 +125,15 @@ def _plan_all(fusion: Fusion, segments: Segments, where: Mapping[Value, Layout],
     return tuple(kernels)
 
 
-def _launch_plan(fusion: Fusion, info: AliasInfo, segments: Segments, kernels: Sequence[KernelPlan], sources: Sequence[KernelSource]) -> LaunchPlan:
+def _launch_plan(fusion: Fusion, info: AliasInfo, segments: Segments, kernels: Sequence[KernelPlan], sources: Sequence[KernelSource],
+                 placed: Sequence[Write]) -> LaunchPlan:
     """Buffers to allocate, kernels to call, outputs to make, in terms of positions: all that the runtime needs."""
+    inputs = {v: k for k, v in enumerate(fusion.inputs)}
     strides = {b.value: b.strides for b in info.buffers} | {v: s for part in segments.segments for v, s in part.targets}
-    places = {v: ("buffer", k) for k, v in enumerate(strides)} | {v: ("input", k) for k, v in enumerate(fusion.inputs)}
+    for write in placed:
+        strides.pop(write.value, None)
+    places = {v: ("buffer", k) for k, v in enumerate(strides)} | {v: ("input", k) for v, k in inputs.items()}
+    places |= {w.value: ("input", inputs[w.of], w.offset * w.value.dtype.size) for w in placed}
 
     def call(kernel: KernelPlan, source: KernelSource) -> KernelCall:
         parameters = (*kernel.reads, *kernel.scalars, *kernel.writes)
@@ -115,4 +144,5 @@ def _launch_plan(fusion: Fusion, info: AliasInfo, segments: Segments, kernels: S
         allocations=tuple(Allocation(v.name, v.shape, s, v.dtype.torch) for v, s in strides.items()),
         calls=tuple(call(k, source) for k, source in zip(kernels, sources)),
         outputs=tuple(OutputRecipe("input" if o.of_input else "buffer", o.index, o.view and (o.view.shape, o.view.strides, o.view.offset))
-                      for o in info.outputs))
+                      for o in info.outputs),
+        updated=fusion.updated_inputs())

@@ -46,6 +46,8 @@ class Executable:
         self._reports: dict[Any, tuple[Report, Stages]] = {}
         self._lock = threading.Lock()
         self._tensors = [k for k, v in enumerate(fusion.inputs) if isinstance(v.type, TensorType)]
+        self._sizes: dict[Any, list[int]] = {}  # bytes that each tensor spans, by the key of strides
+        self._updated = fusion.updated_inputs()
         self._last: list[Any] = [None]  # the key of the last call
         self.plans_made = 0
         self.call, self._key = self._functions(check_inputs)
@@ -113,14 +115,36 @@ class Executable:
             parts.append("current_device()")
         inputs, key = ", ".join(names), f"({', '.join(parts)},)"
         read = "".join(f"    p{k} = in{k}.data_ptr()\n" for k in self._tensors)
-        text = (f"def key({inputs}):\n{read}    return {key}\n"
-                f"def call({inputs}):\n{read}    key = {key}\n    run = find(key)\n"
+        make = f"    key = {key}\n"
+        if self._updated:
+            make += f"    key = (key, overlaps(key, ({', '.join(f'in{k}' for k in self._tensors)},), ({', '.join(pointers)},)))\n"
+        text = (f"def key({inputs}):\n{read}{make}    return key\n"
+                f"def call({inputs}):\n{read}{make}    run = find(key)\n"
                 f"    if run is None: run = plan(key, [{inputs}])\n"
                 f"    last[0] = key\n    return run({', '.join([*names, *pointers])})\n")
-        namespace: dict[str, Any] = {"find": self._plans.get, "plan": self._plan, "last": self._last,
+        namespace: dict[str, Any] = {"find": self._plans.get, "plan": self._plan, "last": self._last, "overlaps": self._overlaps,
                                      "current_device": lambda: torch.cuda.current_device() if torch.cuda.is_available() else -1}
         exec(compile(text, f"<call of fusion {self.fusion.name}>", "exec"), namespace)
         return namespace["call"], namespace["key"]
+
+    def _overlaps(self, key: Any, tensors: Sequence[torch.Tensor], pointers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """Pairs of inputs, the first of which is updated, whose memory has bytes in common (or lies between each other's).
+        `key` has their strides."""
+        sizes = self._sizes.get(key)
+        if sizes is None:
+            if len(self._sizes) >= MAX_PLANS:
+                self._sizes.clear()
+            sizes = self._sizes[key] = [_bytes_spanned(t) for t in tensors]
+        end = 0
+        for low, size in sorted(zip(pointers, sizes)):
+            if low < end and size:
+                break
+            end = max(end, low + size)
+        else:
+            return ()
+        spans = [(k, p, p + size) for k, p, size in zip(self._tensors, pointers, sizes)]
+        return tuple((k, other) for k, low, high in spans if k in self._updated
+                     for other, first, last in spans if other != k and low < last and first < high)
 
     def _plan(self, key: Any, inputs: Sequence[Any]) -> Callable[..., list[Any]]:
         with self._lock:
@@ -130,7 +154,7 @@ class Executable:
             device = self._check(inputs)
             strides = [t.stride() if isinstance(t, torch.Tensor) else None for t in inputs]
             alignments = [_alignment(t) if isinstance(t, torch.Tensor) else 16 for t in inputs]
-            stages, plan = self._lower(self.fusion, strides, alignments)
+            stages, plan = self._lower(self.fusion, strides, alignments, key[1] if self._updated else ())
             futures = [POOL.kernel(c.source, device, self.options) for c in plan.calls]
             kernels = [f.result() for f in futures]
             launchers = [k.launcher(c.blocks, c.threads, 0, c.kinds) for k, c in zip(kernels, plan.calls)]
@@ -211,6 +235,13 @@ def _check_number(what: str, given: Any, dtype: DType) -> None:
 
 def _shown(given: Any) -> str:
     return repr(given) if isinstance(given, (bool, int, float, complex)) and abs(given) < 2**70 else f"a '{type(given).__name__}'"
+
+
+def _bytes_spanned(tensor: torch.Tensor) -> int:
+    """From the first element's first byte to the last one's last."""
+    if not tensor.numel():
+        return 0
+    return (1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))) * tensor.element_size()
 
 
 def _alignment(tensor: torch.Tensor) -> int:

@@ -13,6 +13,7 @@ from thunder_fuser.codegen.prelude import prelude
 from thunder_fuser.codegen.reduction import emit_reduction
 from thunder_fuser.codegen.scope import Names
 from thunder_fuser.codegen.writer import SourceWriter
+from thunder_fuser.ir.nodes import Value
 from thunder_fuser.runtime.source import KernelSource
 from thunder_fuser.schedule.plan import KernelPlan
 
@@ -23,10 +24,10 @@ def emit(plan: KernelPlan) -> KernelSource:
     """The source of a kernel. Parameters: a pointer for each of `plan.reads`, each scalar, a pointer for each of `plan.writes`."""
     names = Names({**{v: f"in{k}" for k, v in enumerate(plan.reads)},
                    **{v: f"number{k}" for k, v in enumerate(plan.scalars)},
-                   **{v: f"out{k}" for k, v in enumerate(plan.writes)}})
-    parameters = [f"const {v.dtype.storage}* __restrict__ {names.buffers[v]}" for v in plan.reads]
+                   **{v: f"out{k}" for k, v in enumerate(plan.writes)}}, plan.in_place)
+    parameters = [f"const {v.dtype.storage}* {_restrict(plan, v)}{names.buffers[v]}" for v in plan.reads]
     parameters += [f"const {v.dtype.storage} {names.buffers[v]}" for v in plan.scalars]
-    parameters += [f"{v.dtype.storage}* __restrict__ {names.buffers[v]}" for v in plan.writes]
+    parameters += [f"{v.dtype.storage}* {_restrict(plan, v)}{names.buffers[v]}" for v in plan.writes]
     w = SourceWriter()
     with w.block(f'extern "C" __global__ void __launch_bounds__({plan.threads})\n{NAME}({", ".join(parameters)})'):
         if plan.reduction is not None:
@@ -41,6 +42,10 @@ def emit(plan: KernelPlan) -> KernelSource:
 def kernel_text(source: KernelSource) -> str:
     """The unit without its prelude: what a person wants to read."""
     return source.text[len(prelude()) + 1:]
+
+
+def _restrict(plan: KernelPlan, value: Value) -> str:
+    return "" if value in plan.in_place else "__restrict__ "
 
 
 def _emit_bundles(w: SourceWriter, names: Names, plan: KernelPlan) -> None:

@@ -35,9 +35,10 @@ from thunder_fuser.schedule.plan import Access, Loop, Vector
 
 @dataclass
 class Names:
-    """Numbers the identifiers of one kernel."""
+    """Numbers the identifiers of one kernel. `in_place` are buffers that the kernel reads and writes."""
 
     buffers: Mapping[Value, str]
+    in_place: frozenset[Value] = frozenset()
     counts: dict[str, int] = field(default_factory=dict)
 
     def fresh(self, prefix: str) -> str:
@@ -108,7 +109,8 @@ class Scope:
             w.line("#pragma unroll")
             w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}.x[l] = " + (f"{guard} ? {element} : {_nothing(ctype)};" if guard else f"{element};"))
         else:
-            call = f"tf::load_keep<{widths(self.lanes, vector, load.dtype)}>({base} + ({self.printer.text(load.address)}))"
+            way = "load" if load.buffer in self.names.in_place else "load_keep"
+            call = f"tf::{way}<{widths(self.lanes, vector, load.dtype)}>({base} + ({self.printer.text(load.address)}))"
             w.line(f"const tf::Vec<{ctype}, {self.lanes}> {name} = " + (f"{guarded} ? {call} : tf::Vec<{ctype}, {self.lanes}>{{}};" if guarded else f"{call};"))
         return name
 

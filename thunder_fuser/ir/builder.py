@@ -37,6 +37,7 @@ from thunder_fuser.ir.nodes import (
     Squeeze,
     TensorType,
     Type,
+    Update,
     Value,
     is_legal_name,
 )
@@ -63,6 +64,10 @@ class FusionBuilder:
         self._inputs: list[Value] = []
         self._nodes: list[Node] = []
         self._outputs: list[Value] = []
+        self._made: dict[Value, Node] = {}
+        self._updates: dict[Value, Value] = {}
+        self._apart: dict[Value, int] = {}
+        self._views: list[Value] = []
         self._shared = shared
         self._known: dict[Any, Value] = {}
         self._names: set[str] = set()
@@ -86,8 +91,35 @@ class FusionBuilder:
         self._outputs.append(value)
         return value
 
+    def update(self, target: Value, value: Value) -> None:
+        """At the end of a call `value` is written into `target`, an input or a view of one: torch's `target.copy_(value)`,
+        with its conversion and broadcasting. Of several updates of one target the last one is made, in the first one's place."""
+        if not isinstance(target.type, TensorType) or not isinstance(value.type, TensorType):
+            raise IRError(f"'update' takes tensors, got '{target!r}' and '{value!r}'.")
+        if value.dtype is not target.dtype:
+            value = self.cast(value, target.dtype)
+        if value.shape != target.shape:
+            value = self.expand(value, target.shape)
+        self._updates[target] = value
+
+    def require_apart(self, value: Value, updates: int) -> None:
+        """The program is right only for calls in which an input shares no memory with the targets of the first so many
+        updates (its own memory aside); other calls are refused."""
+        self._apart[value] = max(updates, self._apart.get(value, 0))
+
+    def require_view(self, value: Value) -> None:
+        """The program is right only for strides under which `value`, a view node's result, is a view; others are refused."""
+        if value not in self._views:
+            self._views.append(value)
+
+    def producer(self, value: Value) -> Node | None:
+        """The node that makes a value, None for an input."""
+        return self._made.get(value)
+
     def build(self) -> Fusion:
-        return Fusion(self.name, tuple(self._inputs), tuple(self._nodes), tuple(self._outputs))
+        updates = tuple(Update(target, value) for target, value in self._updates.items())
+        return Fusion(self.name, tuple(self._inputs), tuple(self._nodes), tuple(self._outputs), updates,
+                      tuple(self._apart.items()), tuple(self._views))
 
     # nodes
 
@@ -188,6 +220,7 @@ class FusionBuilder:
             return self._known[key]
         out = Value(self._fresh(name), infer(node, declared))
         self._nodes.append(dataclasses.replace(node, out=out))
+        self._made[out] = self._nodes[-1]
         if key is not None:
             self._known[key] = out
         return out

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from thunder_fuser.errors import InputError
+from thunder_fuser.errors import InputError, UnsupportedError
 from thunder_fuser.ir.dtypes import BOOL, DType, as_number
 from thunder_fuser.ir.nodes import (
+    VIEW_NODES,
     Broadcast,
     Cast,
     Cat,
@@ -57,7 +58,8 @@ def evaluate(
     With `dtype` every floating tensor has that dtype, inputs and outputs included, and casts between floating dtypes
     do nothing. Without it 16-bit floats are computed in float32 and rounded after each op. `device` is where nodes
     without tensor operands live; by default with the first tensor input, else on the CPU. Works on meta tensors.
-    Raises `InputError` for inputs that do not match the fusion's."""
+    Raises `InputError` for inputs that do not match the fusion's, and
+    `UnsupportedError` for strides under which what must be a view is none. That inputs lie apart is the caller's to see to."""
     if len(inputs) != len(fusion.inputs):
         raise InputError(f"Fusion '{fusion.name}' takes {len(fusion.inputs)} inputs, got {len(inputs)}.")
     if device is None:
@@ -66,13 +68,18 @@ def evaluate(
     for value, given in zip(fusion.inputs, inputs):
         run.values[value] = run.input(value, given)
     uses = Counter(v for node in fusion.nodes for v in operand_values(node))
-    uses.update(fusion.outputs)
+    anchors = _anchors(fusion)
+    uses.update((*fusion.roots(), *fusion.inputs, *anchors.values()))
     for node in fusion.nodes:
         run.values[node.out] = run.node(node)
         for value in operand_values(node):
             uses[value] -= 1
             if not uses[value]:
                 run.values.pop(value, None)  # so that a long fusion holds no more than eager would
+    for value, root in anchors.items():
+        if value.type.numel and not _shares_memory(run.values[value], run.values[root]):
+            raise UnsupportedError(f"'{value}' of fusion '{fusion.name}' is no view of '{root}' for the strides given.")
+    run.update(fusion, inputs)
     return [run.values[v] for v in fusion.outputs]
 
 
@@ -95,6 +102,15 @@ class _Interpreter:
             raise InputError(f"Input '{value.name}' is {value.dtype}{list(value.shape)}, "
                              f"got {given.dtype} of shape {list(given.shape)}.")
         return given.to(self.torch_dtype(value.dtype))
+
+    def update(self, fusion: Fusion, inputs: Sequence[Tensor | Number]) -> None:
+        """Writes into the inputs what the fusion says, all values being computed."""
+        written = [self.values[u.value].clone() for u in fusion.updates]
+        for update, value in zip(fusion.updates, written):
+            self.values[update.target].copy_(value)
+        for value, given in zip(fusion.inputs, inputs):
+            if fusion.updates and isinstance(given, Tensor) and self.values[value] is not given:
+                given.copy_(self.values[value])  # computed in another dtype
 
     def torch_dtype(self, dtype: DType) -> torch.dtype:
         """The torch dtype that tensors of an IR dtype have in this run."""
@@ -174,6 +190,23 @@ class _Interpreter:
         if not node.dims:
             return arg.clone()
         return REDUCTIONS[node.op].torch(arg.to(self.math_dtype(node.arg.dtype)), node.dims).to(dtype)
+
+
+def _anchors(fusion: Fusion) -> dict[Value, Value]:
+    """For each value that must be a view: the value at the other end of its chain of views."""
+    asked = (*fusion.views, *(u.target for u in fusion.updates))
+    made = fusion.producers() if asked else {}
+    anchors = {}
+    for value in asked:
+        root = value
+        while isinstance(made.get(root), VIEW_NODES):
+            root = made[root].arg
+        anchors[value] = root
+    return anchors
+
+
+def _shares_memory(a: Tensor, b: Tensor) -> bool:
+    return a.device.type == "meta" or a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
 def _moved(node: Node, arg: Tensor) -> Tensor:

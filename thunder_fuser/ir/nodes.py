@@ -256,22 +256,52 @@ def operand_values(node: Node) -> tuple[Value, ...]:
     return tuple(a for a in operands(node) if isinstance(a, Value))
 
 
+@dataclass(frozen=True, slots=True)
+class Update:
+    """After everything is computed, `value` is written into the memory of `target`: an input, or a view of one."""
+
+    target: Value
+    value: Value
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fusion:
     """A program: `nodes` in an order where operands come first. `str(fusion)` is its text form.
 
     An output may be an input, and a value may be returned twice: each is then its own tensor, made by a `Copy` node
-    that the builder adds unless the caller asked for one tensor."""
+    that the builder adds unless the caller asked for one tensor.
+
+    Nodes see inputs as they were before the call; `updates` are made at its end, in order. An output that is an updated
+    input, or lies in its memory, shows what was written. The program relies on an input in `apart` not to share memory with
+    the targets of the first so many updates (after which it reads or writes it), and on `views` to lie in the memory of what
+    they are made of: a call for which that does not hold is refused."""
 
     name: str
     inputs: tuple[Value, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Value, ...]
+    updates: tuple[Update, ...] = ()
+    apart: tuple[tuple[Value, int], ...] = ()
+    views: tuple[Value, ...] = ()
 
     def __str__(self) -> str:
         from thunder_fuser.ir.printer import print_fusion  # the printer reads node classes: a cycle at import
 
         return print_fusion(self)
+
+    def roots(self) -> tuple[Value, ...]:
+        """The values that must exist for the fusion to do what it does, each as often as it is asked for."""
+        return (*self.outputs, *(v for u in self.updates for v in (u.value, u.target)), *self.views)
+
+    def updated_inputs(self) -> tuple[int, ...]:
+        """Positions of the inputs whose memory the updates write into."""
+        made, found = self.producers() if self.updates else {}, set()
+        for update in self.updates:
+            value = update.target
+            while value in made:
+                value = made[value].arg
+            found.add(self.inputs.index(value))
+        return tuple(sorted(found))
 
     def producers(self) -> dict[Value, Node]:
         """Value -> the node that makes it (inputs have none)."""

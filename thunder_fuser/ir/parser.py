@@ -14,7 +14,7 @@ from typing import TypeVar
 from thunder_fuser.errors import IRError
 from thunder_fuser.ir import nodes
 from thunder_fuser.ir.dtypes import DTYPES
-from thunder_fuser.ir.nodes import Constant, Fusion, Node, Operand, ScalarType, TensorType, Type, Value, is_legal_name
+from thunder_fuser.ir.nodes import Constant, Fusion, Node, Operand, ScalarType, TensorType, Type, Update, Value, is_legal_name
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
 from thunder_fuser.ir.printer import attribute_names, print_type
 from thunder_fuser.ir.rules import infer
@@ -26,6 +26,7 @@ _TYPE = r"[a-z]+\d+(?:\[[^\]]*\])?"
 _HEADER = re.compile(rf"fusion ({_NAME})\((.*)\) \{{")
 _BINDER = re.compile(rf"({_NAME}): ({_TYPE})")
 _NODE = re.compile(rf"({_NAME}): ({_TYPE}) = (\w+)\((.*)\)")
+_EFFECT = re.compile(r"(update|apart|views) ")
 _ATTRIBUTE = re.compile(r"(\w+)=(\[[^\]]*\]|-?\d+)(?:, |$)")
 _FIRST_ATTRIBUTE = re.compile(r"(?:^|, )(?=\w+=)")
 _NUMBER = re.compile(r"True|False|-?(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?)")
@@ -44,6 +45,9 @@ def parse(text: str) -> Fusion:
 class _Parser:
     def __init__(self) -> None:
         self.values: dict[str, Value] = {}
+        self.updates: list[Update] = []
+        self.apart: list[tuple[Value, int]] = []
+        self.views: list[Value] = []
 
     def parse(self, text: str) -> Fusion:
         lines = [(i, stripped) for i, line in enumerate(text.splitlines(), start=1)
@@ -52,11 +56,16 @@ class _Parser:
             raise IRError("A program has a 'fusion' line, a 'return' line and a closing brace.")
         (first, header), *body, (before_last, results), (last, brace) = lines
         name, inputs = self._at(first, header, self.header)
-        made = tuple(self._at(i, line, self.node) for i, line in body)
+        nodes_ = len(body)
+        while nodes_ and _EFFECT.match(body[nodes_ - 1][1]):
+            nodes_ -= 1
+        made = tuple(self._at(i, line, self.node) for i, line in body[:nodes_])
+        for i, line in body[nodes_:]:
+            self._at(i, line, self.effect)
         outputs = self._at(before_last, results, self.results)
         if brace != "}":
             raise IRError(f"Line {last}: '{brace}' closes no program, expected '}}'.")
-        return Fusion(name, inputs, made, outputs)
+        return Fusion(name, inputs, made, outputs, tuple(self.updates), tuple(self.apart), tuple(self.views))
 
     def _at(self, number: int, line: str, read: Callable[[str], T]) -> T:
         try:
@@ -79,6 +88,20 @@ class _Parser:
         if word != "return":
             raise IRError("Expected 'return NAME, ...' as the last line but one.")
         return tuple(self.value(n) for n in names.split(", ")) if names else ()
+
+    def effect(self, line: str) -> None:
+        """An update, or what the program relies on for its updates."""
+        word, _, rest = line.partition(" ")
+        if word == "views":
+            self.views += [self.value(n) for n in rest.split(", ")]
+            return
+        name, between, other = rest.partition(" = " if word == "update" else ", ")
+        if not between or (word == "apart" and not other.isdigit()):
+            raise IRError(f"Expected '{'update TARGET = VALUE' if word == 'update' else 'apart INPUT, NUMBER'}'.")
+        if word == "update":
+            self.updates.append(Update(self.value(name), self.value(other)))
+        else:
+            self.apart.append((self.value(name), int(other)))
 
     def node(self, line: str) -> Node:
         match = _NODE.fullmatch(line)

@@ -24,11 +24,18 @@ _OPERANDS = frozenset({"out", "op", "arg", "args", "index", "value", "start", "s
 def print_fusion(fusion: Fusion) -> str:
     """The text form of a fusion, without a newline at its end."""
     lines = [print_header(fusion), *(f"  {print_node(node)}" for node in fusion.nodes)]
-    return "\n".join([*lines, f"  {print_return(fusion)}", "}"])
+    return "\n".join([*lines, *(f"  {line}" for line in print_effects(fusion)), f"  {print_return(fusion)}", "}"])
 
 
 def print_header(fusion: Fusion) -> str:
     return f"fusion {fusion.name}({', '.join(map(_binder, fusion.inputs))}) {{"
+
+
+def print_effects(fusion: Fusion) -> list[str]:
+    """What a call does to its inputs, and what it relies on for that: the lines between the nodes and the return."""
+    lines = [f"update {u.target} = {u.value}" for u in fusion.updates]
+    lines += [f"apart {value}, {count}" for value, count in fusion.apart]
+    return lines + ([f"views {', '.join(v.name for v in fusion.views)}"] if fusion.views else [])
 
 
 def print_return(fusion: Fusion) -> str:

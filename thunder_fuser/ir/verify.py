@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from thunder_fuser.errors import IRError
 from thunder_fuser.ir.dtypes import DTYPES
-from thunder_fuser.ir.nodes import Constant, Fusion, Node, ScalarType, TensorType, Value, is_legal_name, operands
+from thunder_fuser.ir.nodes import VIEW_NODES, Constant, Fusion, Node, ScalarType, TensorType, Value, is_legal_name, operands
 from thunder_fuser.ir.printer import print_header, print_node, print_return, print_type
 from thunder_fuser.ir.rules import infer
 
@@ -29,6 +29,7 @@ def verify(fusion: Fusion) -> None:
                     _define(value, defined, names)
             else:
                 _check_outputs(fusion, defined)
+                _check_effects(fusion, defined)
         except IRError as e:
             raise IRError(f"Fusion '{fusion.name}' is not legal: {e}\n{_around(fusion, place)}") from None
 
@@ -61,6 +62,26 @@ def _check_outputs(fusion: Fusion, defined: set[Value]) -> None:
     for value in fusion.outputs:
         if value not in defined:
             raise IRError(f"Output '{value!r}' is not defined.")
+
+
+def _check_effects(fusion: Fusion, defined: set[Value]) -> None:
+    inputs = {v for v in fusion.inputs if isinstance(v.type, TensorType)}
+    of_input = set(inputs)
+    for node in fusion.nodes:
+        if isinstance(node, VIEW_NODES) and node.arg in of_input:
+            of_input.add(node.out)
+    for update in fusion.updates:
+        if update.target not in of_input:
+            raise IRError(f"'{update.target!r}' is updated, expected an input or a view of one.")
+        if update.value not in defined or update.value.type != update.target.type:
+            raise IRError(f"'{update.value!r}' updates '{update.target.name}', expected a value of type '{print_type(update.target.type)}'.")
+    for value, count in fusion.apart:
+        if value not in inputs or not 0 < count <= len(fusion.updates):
+            raise IRError(f"'{value!r}' is to share no memory with the first {count} updates, expected a tensor input and 1 to {len(fusion.updates)}.")
+    made = {n.out: n for n in fusion.nodes}
+    for value in fusion.views:
+        if value not in inputs and not isinstance(made.get(value), VIEW_NODES):
+            raise IRError(f"'{value!r}' is to be a view, expected the result of a view node.")
 
 
 def _around(fusion: Fusion, place: int) -> str:

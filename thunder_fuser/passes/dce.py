@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from thunder_fuser.ir.nodes import Fusion, Node, operand_values
 
 
@@ -24,7 +26,7 @@ def dce(fusion: Fusion) -> Fusion:
           return b
         }
     """
-    needed = set(fusion.outputs)
+    needed = set(fusion.roots())
     kept: list[Node] = []
     for node in reversed(fusion.nodes):
         if node.out in needed:
@@ -32,4 +34,4 @@ def dce(fusion: Fusion) -> Fusion:
             needed.update(operand_values(node))
     if len(kept) == len(fusion.nodes):
         return fusion
-    return Fusion(fusion.name, fusion.inputs, tuple(reversed(kept)), fusion.outputs)
+    return dataclasses.replace(fusion, nodes=tuple(reversed(kept)))

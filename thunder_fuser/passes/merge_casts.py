@@ -92,7 +92,7 @@ class _Groups:
                 for arg in _narrow_operands(node):
                     self._join(arg, node.out)
         self._dtype: dict[Value, DType | None] = {}
-        for value in fusion.inputs + fusion.outputs:
+        for value in fusion.inputs + fusion.roots():
             self._require(value, None)
         for node in fusion.nodes:
             self._visit(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from thunder_fuser.ir.nodes import VIEW_NODES, Cat, Full, Fusion, Gather, Iota, Node, Operand, Pad, Pointwise, Value, operands
+from thunder_fuser.ir.nodes import VIEW_NODES, Cat, Full, Fusion, Gather, Iota, Node, Operand, Pad, Pointwise, Update, Value, operands
 
 
 def substitute(node: Node, replaced: Mapping[Value, Value]) -> Node:
@@ -30,8 +30,12 @@ def substitute(node: Node, replaced: Mapping[Value, Value]) -> Node:
 
 
 def rebuilt(fusion: Fusion, nodes: Sequence[Node], replaced: Mapping[Value, Value]) -> Fusion:
-    """`fusion` with other nodes, and with its outputs replaced as given."""
-    return Fusion(fusion.name, fusion.inputs, tuple(nodes), tuple(replaced.get(v, v) for v in fusion.outputs))
+    """`fusion` with other nodes, and with what it returns, writes and relies on replaced as given."""
+    def new(value: Value) -> Value:
+        return replaced.get(value, value)
+
+    return Fusion(fusion.name, fusion.inputs, tuple(nodes), tuple(map(new, fusion.outputs)),
+                  tuple(Update(new(u.target), new(u.value)) for u in fusion.updates), fusion.apart, tuple(map(new, fusion.views)))
 
 
 def exposed(fusion: Fusion) -> set[Value]:

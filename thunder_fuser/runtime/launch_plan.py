@@ -14,7 +14,7 @@ import torch
 
 from thunder_fuser.runtime.source import KernelSource
 
-Place = tuple[str, int]  # ("input" | "buffer", position)
+Place = tuple[str, int] | tuple[str, int, int]  # ("input" | "buffer", position, bytes from its first element if any)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,13 @@ class OutputRecipe:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """Everything a call does. `str()` is the Python function that does it."""
+    """Everything a call does. `str()` is the Python function that does it. `updated` are the inputs that are written into:
+    autograd must be told, by the version that torch counts for each tensor."""
 
     allocations: tuple[Allocation, ...]
     calls: tuple[KernelCall, ...]
     outputs: tuple[OutputRecipe, ...]
+    updated: tuple[int, ...] = ()
 
     def python(self, inputs: int, tensors: Sequence[int], device: torch.device) -> str:
         """The source of `run(in0, in1, ..., p0, ...)`, given the inputs and the addresses of those that are tensors: a list
@@ -73,12 +75,14 @@ class LaunchPlan:
             lines.append(f"    stream = current_stream({device.index})")
         for k, call in enumerate(self.calls):
             arguments = ["stream" if cuda else "0"]
-            for (kind, index), what in zip(call.arguments, call.kinds):
+            for (kind, index, *start), what in zip(call.arguments, call.kinds):
                 if kind == "buffer":
                     arguments.append(f"out{index}.data_ptr()")
                 else:
-                    arguments.append(f"{'p' if what == 'ptr' else 'in'}{index}")
+                    arguments.append(f"{'p' if what == 'ptr' else 'in'}{index}" + "".join(f" + {n}" for n in start))
             lines.append(f"    kernel{k}({', '.join(arguments)})  # {call.source.name} grid={call.blocks} block={call.threads}")
+        if self.updated:
+            lines.append(f"    increment_version([{', '.join(f'in{k}' for k in self.updated)}])")
         lines.append(f"    return [{', '.join(self._output(o) for o in self.outputs)}]")
         return "\n".join(lines) + "\n"
 
@@ -97,13 +101,14 @@ class LaunchPlan:
         namespace: dict[str, Any] = {f"kernel{k}": launcher for k, launcher in enumerate(launchers)}
         namespace |= {f"dtype{k}": a.dtype for k, a in enumerate(self.allocations)}
         namespace |= {"as_strided": torch.as_strided, "current_stream": torch._C._cuda_getCurrentRawStream if device.type == "cuda" else None,
-                      "empty": _allocator(device)}
+                      "empty": _allocator(device), "increment_version": torch._C._increment_version}
         exec(compile(self.python(inputs, tensors, device), "<thunder_fuser launch plan>", "exec"), namespace)
         return namespace["run"]
 
     def __str__(self) -> str:
-        used = [i for c in self.calls for kind, i in c.arguments if kind == "input"] + [o.index for o in self.outputs if o.kind == "input"]
-        tensors = sorted({i for c in self.calls for (kind, i), what in zip(c.arguments, c.kinds) if kind == "input" and what == "ptr"})
+        used = [i for c in self.calls for kind, i, *_ in c.arguments if kind == "input"]
+        used += [*(o.index for o in self.outputs if o.kind == "input"), *self.updated]
+        tensors = sorted({i for c in self.calls for (kind, i, *_), what in zip(c.arguments, c.kinds) if kind == "input" and what == "ptr"})
         return self.python(max(used, default=-1) + 1, tensors, torch.device("cpu"))
 
 

@@ -137,6 +137,11 @@ class KernelPlan:
     writes: tuple[Value, ...]
     wide_index: bool
     bytes: int = field(default=0)
+    in_place: frozenset[Value] = frozenset()  # of `reads` and `writes`, those that are one memory
+
+    @property
+    def nests(self) -> list[Nest]:
+        return [self.reduction.nest] if self.reduction else [p.nest for b in self.bundles for p in b.nests]
 
     @property
     def blocks(self) -> int:
@@ -172,6 +177,8 @@ class KernelPlan:
 
     def __str__(self) -> str:
         lines = [f"kernel {self.schedule} grid={self.blocks} block={self.threads} index={'64' if self.wide_index else '32'} bits"]
+        if self.in_place:
+            lines[0] += f", in place: {' '.join(sorted(v.name for v in self.in_place))}"
         if self.reduction:
             lines.append("  " + str(self.reduction).replace("\n", "\n  "))
         for bundle in self.bundles:
