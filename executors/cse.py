@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from thunder.core.prims import OpTags, PrimIDs
+from thunder.core.prims import PrimIDs
 from thunder.core.proxies import Proxy, Variable, variableify
 from thunder.core.symbol import BoundSymbol
 
+from thunder_fuser.executors.inplace import writes_in_place
 from thunder_fuser.executors.regions import Item
-from thunder_fuser.translators import TRANSLATIONS
+from thunder_fuser.translators import results
 
 # Fresh storage is what these are for.
 COPIES = (PrimIDs.CLONE, PrimIDs.STRIDE_ORDER)
@@ -45,21 +46,13 @@ def eliminate(items: Sequence[Item], returned: set[str]) -> list[Item]:
                 first = known.setdefault((bsym.sym.id, item.place, _key(bsym.args), _key(bsym.kwargs)), bsym.output)
             if first is not bsym.output:
                 # All uses go to the first; but an output of the forward is returned under its own name, a tensor of its own.
-                renamed[variableify(bsym.output)] = first
-                if item.place.backward or bsym.output.name not in returned:
-                    dropped[variableify(bsym.output)] = first
+                pairs = list(zip(bsym.output, first)) if isinstance(bsym.output, tuple) else [(bsym.output, first)]
+                renamed.update((variableify(old), new) for old, new in pairs if isinstance(old, Proxy) and isinstance(new, Proxy))
+                if item.place.backward or not any(p.name in returned for p in results(bsym)):
+                    dropped.update((variableify(old), new) for old, new in pairs if isinstance(old, Proxy) and isinstance(new, Proxy))
                     continue
         kept.append(Item(bsym, item.place))
     return kept
-
-
-def writes_in_place(bsym: BoundSymbol) -> bool:
-    """Whether a symbol, or one that it is made of, writes into one of its arguments."""
-    if bsym.sym.id in TRANSLATIONS:
-        return False
-    if bsym.sym.id is PrimIDs.COPY_ or bsym.sym.name == "copy_" or OpTags.IN_PLACE in (bsym.sym.tags or ()):
-        return True
-    return any(map(writes_in_place, bsym.subsymbols))
 
 
 def _key(arg: Any) -> Any:

@@ -23,10 +23,11 @@ from thunder.core.trace import TraceCtx, tracectx
 from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.errors import FuserError, InputError, LaunchError
 from thunder_fuser.executable import Executable
+from thunder_fuser.executors.inplace import written_inputs
 from thunder_fuser.executors.options import FusionOptions
 from thunder_fuser.executors.regions import unfused
 from thunder_fuser.ir.nodes import Fusion
-from thunder_fuser.translators import translate
+from thunder_fuser.translators import results, translate
 
 # Programs kept for regions to come. Those that a trace uses live as long as it does.
 MAX_PROGRAMS = 1024
@@ -50,6 +51,8 @@ class Program:
         self.target: Any = self
         self._repeats: tuple[int, ...] = ()  # outputs that are the same value as an earlier output or an input
         self.fallback_reason: str | None = None
+        places = {p.name: i for i, p in enumerate(inputs)}
+        self.leaves = tuple(places[p.name] for p, tracked in written_inputs(prims) if tracked)  # inputs that must be no leaves of autograd
 
     @property
     def fusion(self) -> Fusion:
@@ -80,6 +83,11 @@ class Program:
         target = runner if isinstance(runner, Executable) else _Function(runner)
         self.target = _Detaching(target, self._repeats) if self._repeats else target
         self._runner = runner
+
+    def check_leaves(self, inputs: Sequence[Any]) -> None:
+        """Raises torch's own error for a leaf that requires a gradient and would be written into."""
+        if any(inputs[i].is_leaf and inputs[i].requires_grad for i in self.leaves):
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
 
     def clear(self) -> None:
         """Forgets what was compiled; the next call compiles again."""
@@ -144,11 +152,13 @@ class _Detaching:
 
 
 def _repeats(fusion: Fusion) -> tuple[int, ...]:
-    """Positions of the outputs that are an input, or an earlier output, once more."""
+    """Positions of the outputs that are an input, or an earlier output, once more. An input that is written into is
+    returned itself, as torch's in-place functions do."""
     seen = set(fusion.inputs)
+    written = {fusion.inputs[i] for i in fusion.updated_inputs()}
     repeats = []
     for i, value in enumerate(fusion.outputs):
-        if value in seen:
+        if value in seen and value not in written:
             repeats.append(i)
         seen.add(value)
     return tuple(repeats)
@@ -217,8 +227,10 @@ def content_key(prims: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: 
 
     body = []
     for prim in prims:
-        body.append((prim.sym.id, canonical(prim.args), canonical(prim.kwargs), _metadata(prim.output)))
-        numbers[prim.output.name] = len(numbers)
+        outputs_ = prim.output if isinstance(prim.output, (tuple, list)) else (prim.output,)
+        body.append((prim.sym.id, canonical(prim.args), canonical(prim.kwargs), tuple(map(_metadata, outputs_))))
+        for proxy in results(prim):
+            numbers[proxy.name] = len(numbers)
     return tuple(map(_metadata, inputs)), tuple(body), tuple(numbers[p.name] for p in outputs)
 
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from thunder.core.prims import PrimIDs
 from thunder.core.proxies import Proxy, TensorProxy
 from thunder.core.symbol import BoundSymbol
 
-from thunder_fuser.executors.cse import writes_in_place
+from thunder_fuser.executors.inplace import writes_in_place
 from thunder_fuser.executors.regions import Region
-from thunder_fuser.translators import is_cheap, is_view
+from thunder_fuser.translators import TRANSLATIONS, is_cheap, is_view, results
 
 # A value that needs more sources than this is read instead.
 MAX_SOURCES = 8
@@ -49,9 +50,10 @@ class _Producers:
         for i, entry in enumerate(grouped):
             if isinstance(entry, Region):
                 for prim in entry.prims:
-                    self.prims[prim.output.name] = prim
-                    self.regions[prim.output.name] = i
-                    self.order[prim.output.name] = len(self.order)
+                    for proxy in results(prim):
+                        self.prims[proxy.name] = prim
+                        self.regions[proxy.name] = i
+                        self.order[proxy.name] = len(self.order)
             else:
                 self.in_memory.update(p.name for p in entry.flat_proxy_args)
         self.written = _written(grouped)
@@ -71,7 +73,7 @@ def _written(grouped: Sequence[BoundSymbol | Region]) -> set[str]:
         return name
 
     for bsym in bsyms:
-        if is_cheap(bsym) and not is_view(bsym):
+        if bsym.sym.id in TRANSLATIONS and bsym.sym.id is not PrimIDs.COPY_ and not is_view(bsym):
             continue  # a prim that makes fresh memory
         names = [p.name for p in (*bsym.flat_proxy_args, *bsym.flat_proxy_outs) if isinstance(p, TensorProxy)]
         for name in names if bsym.sym.name != "python_return" else ():
@@ -84,7 +86,7 @@ def _viewed_by_outputs(region: Region) -> set[str]:
     """Values that outputs of the region are views of. Made again they would have to be written; as inputs they cost nothing."""
     viewed = {p.name for p in region.outputs}
     for prim in reversed(region.prims):
-        if prim.output.name in viewed and is_view(prim):
+        if is_view(prim) and any(p.name in viewed for p in results(prim)):
             viewed.update(a.name for a in prim.flat_proxy_args)
     return viewed
 
@@ -95,7 +97,7 @@ class _Consumer:
     def __init__(self, region: Region, producers: _Producers) -> None:
         self.region = region
         self.producers = producers
-        made = {p.output.name for p in region.prims}
+        made = {out.name for p in region.prims for out in results(p)}
         self.external: dict[str, Proxy] = {a.name: a for p in region.prims for a in p.flat_proxy_args if a.name not in made}
         returned = _viewed_by_outputs(region)
         self.wanted = [n for n in self.external if n in producers.prims and is_cheap(producers.prims[n]) and n not in returned]

@@ -18,7 +18,8 @@ from thunder.core.trace import TraceCtx, from_trace
 from thunder.executors.data_dependent_partition import Node, fuse_bound_symbols
 
 from thunder_fuser.executors.claims import device_of, why_not
-from thunder_fuser.translators import flatten, is_view
+from thunder_fuser.executors.inplace import Hazards, SharedMemory, aliased_names, may_be_view, writes_in_place
+from thunder_fuser.translators import flatten, is_view, results
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,10 @@ class Region:
 
 def items_of(bsyms: Iterable[BoundSymbol]) -> Iterator[Item]:
     """A trace's symbols, claimed composites flattened to prims. Backward prims carry Thunder's tag for it."""
+    bsyms = list(bsyms)
+    aliased = aliased_names(bsyms)
     for bsym in bsyms:
-        if why_not(bsym) is not None:
+        if why_not(bsym) is not None or may_be_view(bsym, aliased):
             yield Item(bsym, None)
             continue
         backward = has_tags(bsym, {BoundSymbolTag.BACKWARD})
@@ -69,21 +72,27 @@ def group(trace: TraceCtx, items: Sequence[Item]) -> list[BoundSymbol | Region]:
     Thunder's option `fusion_type` says how: "consecutive" joins neighbours, "dataflow" whatever data flow allows.
     A region never mixes devices, nor forward with backward."""
     fusion_type = get_compile_option("fusion_type", "Choose the type of fusion to use")
-    if fusion_type in (None, "consecutive"):
+    in_place = any(writes_in_place(item.bsym) for item in items)  # data flow alone does not order reads and writes
+    if fusion_type in (None, "consecutive") or in_place:
         return _consecutive(items)
     return _dataflow(trace, items)
 
 
 def _consecutive(items: Sequence[Item]) -> list[BoundSymbol | Region]:
     grouped: list[BoundSymbol | Region] = []
+    memory = SharedMemory(item.bsym for item in items)
+    hazards = Hazards(memory)
     for item in items:
         last = grouped[-1] if grouped else None
         if item.place is None:
             grouped.append(item.bsym)
-        elif isinstance(last, Region) and last.place == item.place:
+            continue
+        if isinstance(last, Region) and last.place == item.place and not hazards.refuses(item.bsym):
             last.prims.append(item.bsym)
         else:
+            hazards = Hazards(memory)
             grouped.append(Region(item.place, [item.bsym]))
+        hazards.add(item.bsym)
     return grouped
 
 
@@ -120,17 +129,17 @@ def link(grouped: Sequence[BoundSymbol | Region]) -> list[BoundSymbol | Region]:
 
 
 def _linked(region: Region, needed: set[str]) -> Region:
-    returned = {p.output.name for p in region.prims if p.output.name not in region.repeated} & needed
+    returned = {out.name for p in region.prims for out in results(p) if out.name not in region.repeated} & needed
     live = set(returned)
     prims: list[BoundSymbol] = []
     for prim in reversed(region.prims):
-        if prim.output.name in live:
+        if prim.sym.id is PrimIDs.COPY_ or any(out.name in live for out in results(prim)):
             prims.append(prim)
             live.update(a.name for a in prim.flat_proxy_args)
     prims.reverse()
-    made = {p.output.name for p in prims}
+    made = {out.name for p in prims for out in results(p)}
     inputs = {a.name: a for p in prims for a in p.flat_proxy_args if a.name not in made}
-    outputs = [p.output for p in prims if p.output.name in returned]
+    outputs = [out for p in prims for out in results(p) if out.name in returned]
     return Region(region.place, prims, region.repeated, list(inputs.values()), outputs)
 
 
@@ -138,7 +147,7 @@ def worth_fusing(region: Region) -> bool:
     """A lone view costs torch less than a fusion's call, and a region without tensors to read has no device to run on."""
     if not any(isinstance(p, TensorProxy) for p in region.inputs):
         return False
-    views = [p for p in region.prims if p.sym.id is not PrimIDs.SHALLOW_COPY]
+    views = [p for p in region.prims if p.sym.id not in (PrimIDs.SHALLOW_COPY, PrimIDs.UPDATE_ALIASES)]
     return len(views) > 1 or any(not is_view(p) for p in views)
 
 

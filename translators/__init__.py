@@ -4,6 +4,6 @@ Public: `translate` (a region -> a `Fusion`), `why_not` (why a prim cannot be tr
 """
 
 from thunder_fuser.translators.region import flatten, translate
-from thunder_fuser.translators.registry import TRANSLATIONS, is_cheap, is_view, why_not
+from thunder_fuser.translators.registry import TRANSLATIONS, is_cheap, is_view, results, why_not
 
-__all__ = ["TRANSLATIONS", "flatten", "is_cheap", "is_view", "translate", "why_not"]
+__all__ = ["TRANSLATIONS", "flatten", "is_cheap", "is_view", "results", "translate", "why_not"]

@@ -14,9 +14,10 @@ from thunder.core.symbol import BoundSymbol
 from thunder_fuser.errors import IRError, UnsupportedError
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.nodes import Fusion, Value
-from thunder_fuser.translators import indexing, pointwise, reduction, shape  # noqa: F401  they fill the registry
+from thunder_fuser.translators import indexing, inplace, pointwise, reduction, shape  # noqa: F401  they fill the registry
+from thunder_fuser.translators.memory import Memories
 from thunder_fuser.translators.proxies import dtype_of, number_dtype, why_not_tensor
-from thunder_fuser.translators.registry import TRANSLATIONS, is_view, why_not
+from thunder_fuser.translators.registry import TRANSLATIONS, results, why_not
 
 
 def flatten(bsyms: Iterable[BoundSymbol]) -> list[BoundSymbol]:
@@ -40,17 +41,27 @@ def translate(bsyms: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Se
     a backward region): then they are one output value, listed twice.
     Raises `UnsupportedError`, naming the op, for a symbol that has no translation."""
     builder = FusionBuilder(name, shared=shared)
-    values: dict[str, Value] = {p.name: _input(builder, p) for p in inputs}
-    views: set[str] = set()
+    memories = Memories(builder, {p.name: _input(builder, p) for p in inputs})
+    views: set[str] = {p.name for p in inputs}
     for bsym in flatten(bsyms):
         reason = why_not(bsym)
         if reason is not None:
             raise UnsupportedError(f"'{bsym.sym.name}' cannot be translated: {reason}.")
-        values[bsym.output.name] = _node(builder, bsym, values)
-        if is_view(bsym):
-            views.add(bsym.output.name)
+        translation = TRANSLATIONS[bsym.sym.id]
+        if translation.memory:
+            translation.translate(memories, bsym)
+        elif translation.view:
+            of = bsym.args[0].name
+            memories.define_in(bsym.output.name, of, *_values(builder, bsym, memories, memories.place(of)))
+        else:
+            for proxy, value in zip(_outputs(bsym), _values(builder, bsym, memories)):
+                if proxy is not None:
+                    memories.define(proxy.name, value)
+        if translation.view or translation.memory:
+            views.update(p.name for p in results(bsym))
     for proxy in outputs:
-        builder.output(values[proxy.name], shared=shared or proxy.name in views)
+        builder.output(memories.output(proxy.name), shared=shared or proxy.name in views)
+    memories.update()
     return builder.build()
 
 
@@ -67,27 +78,33 @@ def _input(builder: FusionBuilder, proxy: Proxy) -> Value:
     return builder.tensor(dtype_of(proxy), proxy.shape, name=proxy.name)
 
 
-def _node(builder: FusionBuilder, bsym: BoundSymbol, values: dict[str, Value]) -> Value:
-    """The IR value of one prim, checked against what Thunder says its result is."""
-    out: TensorProxy = bsym.output
-    args = [_argument(a, values) for a in bsym.args]
-    kwargs = {k: _argument(a, values) for k, a in bsym.kwargs.items()}
+def _values(builder: FusionBuilder, bsym: BoundSymbol, memories: Memories, first: Value | None = None) -> tuple[Value, ...]:
+    """The IR values of one prim, checked against what Thunder says its results are. `first` stands for the first argument."""
+    args = [_argument(a, memories) for a in (bsym.args if first is None else bsym.args[1:])]
+    kwargs = {k: _argument(a, memories) for k, a in bsym.kwargs.items()}
     try:
-        value = TRANSLATIONS[bsym.sym.id].translate(builder, out, *args, **kwargs)
+        made = TRANSLATIONS[bsym.sym.id].translate(builder, bsym.output, *([] if first is None else [first]), *args, **kwargs)
     except IRError as error:
         raise UnsupportedError(f"'{bsym.sym.name}' cannot be translated: {error}") from error
-    if value.shape != tuple(out.shape) or value.dtype is not dtype_of(out):
-        raise UnsupportedError(f"'{bsym.sym.name}' cannot be translated: '{out.name}' is {dtype_of(out)}{list(out.shape)}, "
-                               f"the engine computes {value.dtype}{list(value.shape)}.")
-    return value
+    values = made if isinstance(made, tuple) else (made,)
+    for out, value in zip(_outputs(bsym), values, strict=True):
+        if out is not None and (value.shape != tuple(out.shape) or value.dtype is not dtype_of(out)):
+            raise UnsupportedError(f"'{bsym.sym.name}' cannot be translated: '{out.name}' is {dtype_of(out)}{list(out.shape)}, "
+                                   f"the engine computes {value.dtype}{list(value.shape)}.")
+    return values
 
 
-def _argument(arg: Any, values: dict[str, Value]) -> Any:
+def _outputs(bsym: BoundSymbol) -> tuple[TensorProxy | None, ...]:
+    """One proxy a result, None for one that Thunder has dropped."""
+    return tuple(bsym.output) if isinstance(bsym.output, (tuple, list)) else (bsym.output,)
+
+
+def _argument(arg: Any, memories: Memories) -> Any:
     """A prim's argument with proxies replaced by IR values; a number that no input carries is a constant."""
     if isinstance(arg, NumberProxy):
-        return values.get(arg.name, arg.value)
+        return memories.read(arg.name) if arg.name in memories else arg.value
     if isinstance(arg, Proxy):
-        return values[arg.name]
+        return memories.read(arg.name)
     if isinstance(arg, (tuple, list)):
-        return type(arg)(_argument(a, values) for a in arg)
+        return type(arg)(_argument(a, memories) for a in arg)
     return arg

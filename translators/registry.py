@@ -12,24 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from thunder.core.prims import PrimIDs
+from thunder.core.proxies import Proxy
 from thunder.core.symbol import BoundSymbol
 
-from thunder_fuser.ir.nodes import Value
-
-Translate = Callable[..., Value]
+Translate = Callable[..., Any]
 Checker = Callable[..., "str | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """`view`: torch answers this prim with a view of its argument. `cheap`: worth computing twice instead of storing."""
+    """`view`: torch answers this prim with a view of its argument. `cheap`: worth computing twice instead of storing.
+    `memory`: the prim is about memory, not values: `translate` is called with the region's `Memories` and the symbol."""
 
     translate: Translate
     why_not: Checker
     view: bool = False
     cheap: bool = True
+    memory: bool = False
 
 
 TRANSLATIONS: dict[PrimIDs, Translation] = {}
@@ -56,6 +58,12 @@ def is_view(bsym: BoundSymbol) -> bool:
     """Whether torch answers this prim with a view of its argument."""
     translation = TRANSLATIONS.get(bsym.sym.id)
     return translation is not None and translation.view
+
+
+def results(bsym: BoundSymbol) -> tuple[Proxy, ...]:
+    """The proxies of what a prim gives: one, or several where its output is a tuple. Thunder puts None for what nobody needs."""
+    output = bsym.output
+    return tuple(p for p in (output if isinstance(output, (tuple, list)) else (output,)) if isinstance(p, Proxy))
 
 
 def is_cheap(bsym: BoundSymbol) -> bool:

@@ -34,7 +34,7 @@ class Write:
 
 
 def writes(fusion: Fusion, layouts: Layouts, overlaps: Overlaps = ()) -> tuple[Write, ...]:
-    """What the updates of `fusion` write, in order; those of no elements left out. Raises `UnsupportedError` for a target
+    """What the updates of `fusion` write, in order; those that change nothing left out. Raises `UnsupportedError` for a target
     that is no memory of an input or overlaps itself, for a view that is none, and for inputs that share memory and must not."""
     inputs = {v: k for k, v in enumerate(fusion.inputs)}
     targets = [layouts[u.target].base for u in fusion.updates]
@@ -49,7 +49,7 @@ def writes(fusion: Fusion, layouts: Layouts, overlaps: Overlaps = ()) -> tuple[W
             raise UnsupportedError(f"'{update.target}' of fusion '{fusion.name}' has several elements in one place of memory (strides "
                                    f"{list(layout.strides)}), so it cannot be updated: clone it first.")
         alone = targets.count(of) == 1 and not any(inputs[of] in pair for pair in overlaps)
-        if update.target.type.numel:
+        if update.target.type.numel and update.value is not update.target:
             found.append(Write(update.value, of, layout.strides, layout.offset, alone))
     return tuple(found)
 

@@ -28,7 +28,7 @@ def own_updates(fusion: Fusion) -> Fusion:
           return a
         }
 
-    An update of an input by itself is dropped.
+    An update of an input by itself stays as it is.
     """
     if not fusion.updates:
         return fusion
@@ -39,14 +39,12 @@ def own_updates(fusion: Fusion) -> Fusion:
     updates: list[Update] = []
     for update in fusion.updates:
         value = update.value
-        if value is update.target:
-            continue
-        if uses[value] > 1 or value in views:
+        if value is not update.target and (uses[value] > 1 or value in views):
             own = Value(_fresh(f"{value.name}.new", names), value.type)
             copies.append(Copy(own, value))
             value = own
         updates.append(Update(update.target, value))
-    if not copies and len(updates) == len(fusion.updates):
+    if not copies:
         return fusion
     return dataclasses.replace(fusion, nodes=(*fusion.nodes, *copies), updates=tuple(updates))
 
