@@ -15,7 +15,7 @@ from thunder.core.prims import PrimIDs
 from thunder.core.proxies import Proxy, Variable, variableify
 from thunder.core.symbol import BoundSymbol
 
-from thunder_fuser.executors.inplace import writes_in_place
+from thunder_fuser.executors.inplace import written_names
 from thunder_fuser.executors.regions import Item
 from thunder_fuser.translators import results
 
@@ -27,9 +27,8 @@ NAMING = (PrimIDs.RETURN, PrimIDs.GET_GRAD)
 
 def eliminate(items: Sequence[Item], returned: set[str]) -> list[Item]:
     """`items` without those whose value an earlier one has, their uses renamed. `returned`: the names of the trace's
-    outputs. A trace that writes into tensors is left as it is: equal expressions in it need not be equal values."""
-    if any(writes_in_place(item.bsym) for item in items):
-        return list(items)
+    outputs. What may lie in memory that the trace writes into is left as it is: equal expressions of it need not be equal values."""
+    written = written_names([item.bsym for item in items])
     renamed: dict[Variable, Proxy] = {}
     dropped: dict[Variable, Proxy] = {}
     known: dict[Any, Proxy] = {}
@@ -39,7 +38,7 @@ def eliminate(items: Sequence[Item], returned: set[str]) -> list[Item]:
         names = dropped if bsym.sym.id in NAMING else renamed
         if any(variableify(p) in names for p in bsym.flat_proxy_args):
             bsym = bsym.from_bsym_swap_proxies(names, skip_output=True)
-        if item.place is not None and bsym.sym.id not in COPIES:
+        if item.place is not None and bsym.sym.id not in COPIES and not _touches(bsym, written):
             if bsym.sym.id is PrimIDs.SHALLOW_COPY:
                 first = bsym.args[0]
             else:
@@ -53,6 +52,10 @@ def eliminate(items: Sequence[Item], returned: set[str]) -> list[Item]:
                     continue
         kept.append(Item(bsym, item.place))
     return kept
+
+
+def _touches(bsym: BoundSymbol, written: set[str]) -> bool:
+    return any(p.name in written for p in (*bsym.flat_proxy_args, *bsym.flat_proxy_outs)) if written else False
 
 
 def _key(arg: Any) -> Any:

@@ -25,6 +25,28 @@ def writes_in_place(bsym: BoundSymbol) -> bool:
     return OpTags.IN_PLACE in (bsym.sym.tags or ()) or any(map(writes_in_place, bsym.subsymbols))
 
 
+def written_names(bsyms: Sequence[BoundSymbol]) -> set[str]:
+    """Names of tensors that share memory, as far as can be told, with one that the trace writes into."""
+    written = {p.name for b in bsyms if writes_in_place(b) for p in b.flat_proxy_args}
+    if not written:
+        return written
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            parent[name] = name = parent[parent[name]]
+        return name
+
+    for bsym in bsyms:
+        if bsym.sym.id in TRANSLATIONS and bsym.sym.id is not PrimIDs.COPY_ and not is_view(bsym):
+            continue  # a prim that makes fresh memory
+        names = [p.name for p in (*bsym.flat_proxy_args, *bsym.flat_proxy_outs) if isinstance(p, TensorProxy)]
+        for name in names if bsym.sym.name != "python_return" else ():
+            parent[root(name)] = root(names[0])
+    roots = {root(name) for name in written}
+    return {name for name in parent if root(name) in roots}
+
+
 def aliased_names(bsyms: Iterable[BoundSymbol]) -> set[str]:
     """Names of tensors that are written into, and of what Thunder takes for views of those."""
     return {p.name for b in bsyms if b.sym.id is PrimIDs.UPDATE_ALIASES for p in (*b.flat_proxy_args, *b.flat_proxy_outs)}

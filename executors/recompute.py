@@ -14,13 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from thunder.core.prims import PrimIDs
 from thunder.core.proxies import Proxy, TensorProxy
 from thunder.core.symbol import BoundSymbol
 
-from thunder_fuser.executors.inplace import writes_in_place
+from thunder_fuser.executors.inplace import written_names
 from thunder_fuser.executors.regions import Region
-from thunder_fuser.translators import TRANSLATIONS, is_cheap, is_view, results
+from thunder_fuser.translators import is_cheap, is_view, results
 
 # A value that needs more sources than this is read instead.
 MAX_SOURCES = 8
@@ -56,30 +55,7 @@ class _Producers:
                         self.order[proxy.name] = len(self.order)
             else:
                 self.in_memory.update(p.name for p in entry.flat_proxy_args)
-        self.written = _written(grouped)
-
-
-def _written(grouped: Sequence[BoundSymbol | Region]) -> set[str]:
-    """Names of tensors that share memory, as far as can be told, with one that the trace writes into."""
-    bsyms = [b for entry in grouped for b in (entry.prims if isinstance(entry, Region) else [entry])]
-    written = {p.name for b in bsyms if writes_in_place(b) for p in b.flat_proxy_args}
-    if not written:
-        return written
-    parent: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while parent.setdefault(name, name) != name:
-            parent[name] = name = parent[parent[name]]
-        return name
-
-    for bsym in bsyms:
-        if bsym.sym.id in TRANSLATIONS and bsym.sym.id is not PrimIDs.COPY_ and not is_view(bsym):
-            continue  # a prim that makes fresh memory
-        names = [p.name for p in (*bsym.flat_proxy_args, *bsym.flat_proxy_outs) if isinstance(p, TensorProxy)]
-        for name in names if bsym.sym.name != "python_return" else ():
-            parent[root(name)] = root(names[0])
-    roots = {root(name) for name in written}
-    return {name for name in parent if root(name) in roots}
+        self.written = written_names([b for entry in grouped for b in (entry.prims if isinstance(entry, Region) else [entry])])
 
 
 def _viewed_by_outputs(region: Region) -> set[str]:
