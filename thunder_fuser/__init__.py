@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "DataType": "thunder_fuser.frontend.datatype",
     "FusionDefinition": "thunder_fuser.frontend.definition",
+    "LruFusionCache": "thunder_fuser.frontend.lru",
     "executor": "thunder_fuser.executors.executor",
     "jit": "thunder_fuser.executors.jit",
 }

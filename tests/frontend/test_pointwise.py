@@ -189,3 +189,20 @@ def test_bitwise_op_of_floats_is_refused() -> None:
         x = fd.define_tensor([-1], dtype=DataType.Float)
         with pytest.raises(UnsupportedError, match="'bitwise_and' of dtype 'DataType.Float' is not supported"):
             fd.ops.bitwise_and(x, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8], ids=str)
+def test_logical_right_shift_brings_in_zeros(dtype: torch.dtype, device: str, run_one) -> None:
+    info = torch.iinfo(dtype)
+    x = torch.tensor([0, 1, 37, info.min, info.max, info.min + 5], device=device, dtype=dtype).repeat_interleave(5)
+    by = torch.tensor([0, 1, info.bits - 1, info.bits, info.bits + 3], device=device, dtype=dtype).repeat(6)
+    out = run_one(lambda fd, x, n: fd.ops.logical_right_shift(x, n), x, by)
+    expected = [(v % 2**info.bits) >> n if n < info.bits else 0 for v, n in zip(x.tolist(), by.tolist())]
+    assert [v % 2**info.bits for v in out.tolist()] == expected and out.dtype is dtype
+
+
+def test_logical_right_shift_by_less_than_nothing(device: str, run_one) -> None:
+    x = torch.tensor([5, -5], device=device)
+    assert run_one(lambda fd, x: fd.ops.logical_right_shift(x, -1), x).tolist() == [0, 0]
+    with FusionDefinition() as fd, pytest.raises(UnsupportedError, match="'logical_right_shift' of dtype 'DataType.Float'"):
+        fd.ops.logical_right_shift(fd.define_tensor([-1]), 1)

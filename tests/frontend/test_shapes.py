@@ -190,3 +190,20 @@ def test_constant_vector_of_scalars(device: str) -> None:
     x = torch.randn(10, device=device)
     folded, ones = fd.execute([x])
     assert torch.equal(folded, x.reshape(2, 5)) and ones.shape == (2, 3)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4, 3), (1, 1), (0, 3), (2, 3, 5), (7, 1)])
+@pytest.mark.parametrize("diagonal", [-2, 0, 1, 9])
+def test_triu(shape: tuple[int, ...], diagonal: int, device: str, run_one) -> None:
+    x = torch.randn(shape, device=device)
+    x.view(-1)[:1] = float("nan")
+    out = run_one(lambda fd, x: fd.ops.triu(x, diagonal), x)
+    assert torch.equal(out.nan_to_num(7.0), torch.triu(x, diagonal).nan_to_num(7.0))
+
+
+def test_triu_of_a_diagonal_given_at_the_call(device: str) -> None:
+    x = torch.randint(0, 9, (5, 6), device=device)
+    with FusionDefinition() as fd:
+        fd.add_output(fd.ops.triu(fd.from_pytorch(x), fd.define_scalar(None, DataType.Int)))
+    for diagonal in (0, -1, 3):
+        assert torch.equal(fd.execute([x, diagonal])[0], torch.triu(x, diagonal))

@@ -51,7 +51,7 @@ class Calls:
 
     def __init__(self, name: str, records: Sequence[Record], declared: Sequence[Input], outputs: Sequence[TensorView], static: Set[int]) -> None:
         self.name, self.records, self.declared, self.outputs, self.static = name, records, declared, outputs, static
-        self.key = key_function(declared, static)
+        self.key = key_function(declared, static, any(r.row is not None and r.row.torch is not None for r in records))
         self.known: OrderedDict[Hashable, Specialization] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -23,6 +23,7 @@ from thunder_fuser.frontend.rows import (
     tensor_result,
 )
 from thunder_fuser.frontend.values import Scalar, TensorView
+from thunder_fuser.ir.dtypes import I64
 from thunder_fuser.ir.nodes import Value
 
 
@@ -116,6 +117,22 @@ def _stride_order(arg: TensorView, stride_order: Sequence[int]) -> Result:
     if sorted(stride_order) != list(range(rank)):
         raise IRError(f"'stride_order' takes a permutation of 0..{rank - 1}, got {list(stride_order)}.")
     return tensor_result(arg.dtype, rank)
+
+
+def _lower_triu(low: Lowering, result: Result, arg: Value, diagonal: int) -> Value:
+    (*lead, rows, columns), rank = arg.shape, len(arg.shape)
+    row = low.b.broadcast(low.b.iota(rows, I64, diagonal), (rows, columns), [0])
+    below = low.b.lt(low.b.broadcast(low.b.iota(columns, I64), (rows, columns), [1]), row)
+    return low.b.where(low.b.broadcast(below, arg.shape, [rank - 2, rank - 1]), low.cast(0, arg.dtype), arg)
+
+
+@register("triu", _lower_triu, static=("diagonal",))
+def _triu(arg: TensorView, diagonal: Any = 0) -> Result:
+    """The last two dims' elements on and above a diagonal (`diagonal` 0: the main one, 1: the one above), zeros below."""
+    if tensor_argument("triu", arg).ndim < 2:
+        raise IRError(f"'triu' takes a tensor of at least two dims, got {arg.ndim}.")
+    sizes_argument("triu", "diagonal", [diagonal])
+    return tensor_result(arg.dtype, arg.ndim)
 
 
 # factories

@@ -91,7 +91,7 @@ class FusionDefinition(Recorder):
     def validate(self, inputs: Sequence[Any], reference_outputs: Sequence[torch.Tensor] | None = None) -> None:
         """Runs the fusion and compares with `reference_outputs`, or with the fusion evaluated in float64. Raises
         AssertionError where they differ by more than the precision of the dtypes and the sizes of the sums explain."""
-        program = (self._calls or self._complete()).find(inputs).program
+        program = self.calls().find(inputs).program
         if reference_outputs is None:  # before the run, which may write to the inputs
             reference_outputs = references(program, inputs)
         assert_outputs(program, self.execute(inputs), reference_outputs)
@@ -113,7 +113,7 @@ class FusionDefinition(Recorder):
     @property
     def fec(self) -> ExecutorCache:
         """What has been compiled: `is_compiled(inputs)`, `get_cuda_kernel(inputs)`, `get_scheduled_ir(inputs)`."""
-        return ExecutorCache(self._calls or self._complete(), self._last)
+        return ExecutorCache(self.calls(), self._last)
 
     def report(self) -> DefinitionReport:
         """What the last call ran: kernels, vector widths, bytes, buffers and views, and the calls left to torch."""
@@ -132,6 +132,20 @@ class FusionDefinition(Recorder):
         if self._last_inputs is None:
             raise InputError("There are no saved inputs: call 'execute' with save_repro_inputs=True first.")
         return self.repro_script_for(self._last_inputs)
+
+    # sharing what is compiled, for `LruFusionCache`
+
+    def calls(self) -> Calls:
+        """What finds or makes the specialisation of a call. Raises `IRError` for a definition that is not complete."""
+        return self._calls or self._complete()
+
+    def text(self) -> str:
+        """The printed definition under a name that all have: equal for definitions that say the same."""
+        return function_text("definition", self._records)
+
+    def share(self, calls: Calls) -> None:
+        """Uses the specialisations of an equal definition."""
+        self._calls = calls
 
     # inside
 

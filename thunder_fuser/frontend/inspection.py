@@ -5,6 +5,7 @@ Made by `FusionDefinition`. Everything shown is what ran: before the first call 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +48,11 @@ class FusionView:
 
     def print_math(self) -> None:
         """Prints `str`."""
-        print(self)
+        sys.stdout.write(f"{self}\n")
 
     def print_kernel(self) -> None:
         """Prints the CUDA C++ of the last call's kernels. Raises `InputError` before it."""
-        print(self._fd.last_cuda_code())
+        sys.stdout.write(f"{self._fd.last_cuda_code()}\n")
 
 
 class ExecutorCache:

@@ -7,22 +7,22 @@ loop over the inputs would cost a microsecond each.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence, Set
-from typing import Any
 
 import torch
 
 from thunder_fuser.frontend.inputs import Input, ScalarInput, TensorInput
 
 
-def key_function(declared: Sequence[Input], static: Set[int]) -> Callable[..., Hashable]:
+def key_function(declared: Sequence[Input], static: Set[int], layouts: bool) -> Callable[..., Hashable]:
     """key(in0, in1, ...): shape, dtype and device of each tensor, the class of each number, and the value of those that
-    sizes depend on. Raises TypeError or AttributeError for arguments that are neither."""
+    sizes depend on. With `layouts` also torch's layout of each tensor: a fusion itself fails for what has no strides, torch
+    does not. Raises TypeError or AttributeError for arguments that are neither tensors nor numbers."""
     parts: list[str] = []
     on_device = False
     for k, declaration in enumerate(declared):
         if isinstance(declaration, TensorInput):
             on_device = on_device or not declaration.is_cpu
-            parts += [f"in{k}.shape", f"in{k}.dtype", f"in{k}.device", f"in{k}.layout"]
+            parts += [f"in{k}.shape", f"in{k}.dtype", f"in{k}.device", *([f"in{k}.layout"] if layouts else [])]
             parts += [f"in{k}.is_neg()"] if declaration.symbol.dtype.torch.is_floating_point else []
             parts += [f"in{k}.is_conj()", f"in{k}.is_neg()"] if declaration.symbol.dtype.torch.is_complex else []
         elif isinstance(declaration, ScalarInput):

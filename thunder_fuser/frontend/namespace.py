@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 # Loading these modules fills OPS.
 SOURCES = (pointwise, views, copies, indexing, torch_calls)
 
-# nvFuser's other ops: known by name, so that a script that needs one is told so.
-UNSUPPORTED = frozenset("""
-    logical_right_shift isreal real imag complex rand_like randn_like uniform normal var var_mean welford
-    cumsum cumprod cummin cummax scatter index_put_accumulate triu
-    scaled_mm cutlass_nvfp4_grouped_mm nv_block_quantize
-    nv_grouped_block_quantize preprocess_grouped_matmul_input_sf batch_norm
-""".split())
+# nvFuser's other ops, and what to do: known by name, so that a script that needs one is told so.
+_ELSEWHERE = "run it with torch, before or after the fusion"
+_SCALED = "scale the operands with 'mul' and use 'matmul' or 'grouped_mm', or run it with torch"
+UNSUPPORTED: dict[str, str] = {
+    **dict.fromkeys("isreal real imag complex rand_like randn_like uniform normal var var_mean welford cumsum cumprod cummin cummax"
+                    " scatter index_put_accumulate".split(), _ELSEWHERE),
+    **dict.fromkeys("scaled_mm scaled_grouped_mm cutlass_nvfp4_grouped_mm preprocess_grouped_matmul_input_sf".split(), _SCALED),
+    **dict.fromkeys("nv_block_quantize nv_grouped_block_quantize".split(), "quantise with torch, before or after the fusion"),
+    "batch_norm": "write it with 'var_mean', 'sub', 'rsqrt' and 'mul'",
+}
 
 
 class Ops:
@@ -42,4 +45,4 @@ class Ops:
 
 
 def _refuse(name: str) -> None:
-    raise UnsupportedError(f"Op '{name}' is not supported: run it with torch, before or after the fusion.")
+    raise UnsupportedError(f"Op '{name}' is not supported: {UNSUPPORTED[name]}.")

@@ -123,6 +123,21 @@ def _threshold(low: Lowering, t: DType, x: Operand, limit: Operand, value: Opera
     return low.pointwise("where", t, low.pointwise("le", t, x, limit), value, x)
 
 
+def _logical_right_shift(low: Lowering, t: DType, x: Operand, shift: Operand) -> Operand:
+    """Zeros come in from the left, all of them for a shift by less than nothing or more than all bits."""
+    bits = 8 * t.size
+    by = low.pointwise("where", t, low.pointwise("lt", t, shift, 0), bits, low.pointwise("minimum", t, shift, bits))
+    kept = low.pointwise("sub", t, low.pointwise("bitwise_left_shift", t, 1, low.pointwise("sub", t, bits, by)), 1)
+    return low.pointwise("bitwise_and", t, low.pointwise("bitwise_right_shift", t, x, by), kept)
+
+
+def _integers(*operands: Any) -> DataType:
+    dtype = common_dtype(operands)
+    if dtype.kind != "int":
+        raise UnsupportedError(f"'logical_right_shift' of dtype '{dtype}' is not supported, only of integers.")
+    return dtype
+
+
 def _fill_table() -> None:
     for name, row in POINTWISE.items():
         if name != "where":
@@ -132,6 +147,7 @@ def _fill_table() -> None:
     _add_row("mod", POINTWISE["fmod"])
     _add_composite("addcmul", ("x", "y", "z", "value"), lambda x, y, z, value: common_dtype((x, y, z)), _addcmul)
     _add_composite("clamp", ("x", "min", "max"), _kept, _clamp, defaults={"min": None, "max": None})
+    _add_composite("logical_right_shift", ("x", "shift"), _integers, _logical_right_shift)
     _add_composite("threshold", ("x", "threshold", "value"), _kept, _threshold)
 
 

@@ -88,8 +88,13 @@ def _random_input(value: Any) -> str:
     size, stride = tuple(value.shape), tuple(value.stride())
     span = 0 if value.numel() == 0 else 1 + sum((n - 1) * s for n, s in zip(size, stride))
     options = f"dtype={value.dtype}, device='{value.device}'"
-    if value.dtype.is_floating_point:
+    if value.dtype.is_floating_point and value.dtype.itemsize == 1:  # torch draws no random numbers of 8 bits
+        source = f"torch.randn(({span},), device='{value.device}').to({value.dtype})"
+    elif value.dtype.is_floating_point or value.dtype.is_complex:
         source = f"torch.randn(({span},), {options})"
-    else:
-        source = f"torch.randint(0, {2 if value.dtype is torch.bool else 10}, ({span},), {options})"
+    elif value.dtype is torch.uint64:  # seeds
+        source = f"torch.zeros(({span},), {options})"
+    else:  # between the least and the largest, so that indices stay in range
+        low, high = (int(value.min()), int(value.max())) if value.numel() else (0, 1)
+        source = f"torch.randint({low}, {min(high + 1, 2**63 - 1)}, ({span},), {options})"
     return f"{source}.as_strided({size}, {stride})"

@@ -21,7 +21,7 @@ from thunder_fuser.ir.ops import POINTWISE
 # Of an estimated error: what is still right.
 MARGIN = 4
 # Roundings that an op stands for whose result may be worse conditioned than its operands (exp of a large number).
-TRANSCENDENTAL = 64
+TRANSCENDENTAL = 16
 
 
 def references(program: Program, inputs: Sequence[Any]) -> list[torch.Tensor]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from thunder_fuser.errors import IRError
+from thunder_fuser.errors import IRError, UnsupportedError
 from thunder_fuser.frontend.datatype import DataType
 
 if TYPE_CHECKING:
@@ -135,5 +135,20 @@ def _add_operators(cls: type) -> None:
     cls.__hash__ = object.__hash__
 
 
+def _refuse_scheduling(cls: type) -> None:
+    """nvFuser's methods that schedule a tensor by hand or spread it over devices, each refused in one sentence."""
+    def method(name: str, why: str) -> Any:
+        def refuse(self: Any, *_: Any, **__: Any) -> Any:
+            raise UnsupportedError(f"'TensorView.{name}' is not supported: {why}.")
+        return refuse
+
+    for name in ("split", "merge", "reorder", "parallelize", "swizzle", "axis", "axis_transforms", "cache_before", "cache_after", "cache_fork",
+                 "rfactor", "set_memory_type", "set_allocation_domain", "get_loop_domain", "set_loop_domain"):
+        setattr(cls, name, method(name, "the engine schedules, leave it out"))
+    for name in ("set_device_mesh", "outer_split", "inner_split", "outer_parallelize", "inner_parallelize"):
+        setattr(cls, name, method(name, "a definition runs on one device"))
+
+
 _add_operators(TensorView)
 _add_operators(Scalar)
+_refuse_scheduling(TensorView)
