@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,12 @@ import torch
 from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.errors import InputError
 from thunder_fuser.executable import Executable
-from thunder_fuser.frontend.inputs import Input, call_device, flatten
+from thunder_fuser.frontend.inputs import call_device, flatten
 from thunder_fuser.frontend.keys import key_function
 from thunder_fuser.frontend.program import FusionStep, Program
-from thunder_fuser.frontend.records import Record
+from thunder_fuser.frontend.records import Statements
 from thunder_fuser.frontend.report import DefinitionReport
 from thunder_fuser.frontend.specialize import specialize
-from thunder_fuser.frontend.values import TensorView
 from thunder_fuser.ir.nodes import TensorType
 
 MAX_SPECIALIZATIONS = 64
@@ -49,9 +48,9 @@ class Specialization:
 class Calls:
     """Finds or makes the specialisation of a call."""
 
-    def __init__(self, name: str, records: Sequence[Record], declared: Sequence[Input], outputs: Sequence[TensorView], static: Set[int]) -> None:
-        self.name, self.records, self.declared, self.outputs, self.static = name, records, declared, outputs, static
-        self.key = key_function(declared, static, any(r.row is not None and r.row.torch is not None for r in records))
+    def __init__(self, said: Statements) -> None:
+        self.said = said
+        self.key = key_function(said.inputs, said.static, said.calls_torch)
         self.known: OrderedDict[Hashable, Specialization] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -83,8 +82,8 @@ class Calls:
 
     def check(self, inputs: Sequence[Any]) -> None:
         """Raises `InputError` for the first input that does not fit its declaration."""
-        flatten(self.declared, inputs)
-        call_device(self.declared, inputs, None)
+        flatten(self.said.inputs, inputs)
+        call_device(self.said.inputs, inputs, None)
 
     def _key(self, inputs: Sequence[Any], device: torch.device | str | int | None) -> Hashable:
         if not isinstance(inputs, (list, tuple)):
@@ -98,9 +97,9 @@ class Calls:
         return key if device is None else (key, torch.device(device))
 
     def _make(self, inputs: Sequence[Any], device: torch.device | str | int | None) -> Specialization:
-        flat = flatten(self.declared, inputs)
-        place = call_device(self.declared, inputs, device)
-        program = specialize(self.name, self.records, self.declared, self.outputs, self.static, flat, place)
+        flat = flatten(self.said.inputs, inputs)
+        place = call_device(self.said.inputs, inputs, device)
+        program = specialize(self.said, flat, place)
         backend = "host" if place.type == "cpu" else "cuda"
         executables = tuple(compile_fusion(f, backend, check_inputs=False) for f in program.fusions)
         run = program.bind([e.call for e in executables])

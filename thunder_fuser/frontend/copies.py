@@ -120,7 +120,7 @@ def _stride_order(arg: TensorView, stride_order: Sequence[int]) -> Result:
 
 
 def _lower_triu(low: Lowering, result: Result, arg: Value, diagonal: int) -> Value:
-    (*lead, rows, columns), rank = arg.shape, len(arg.shape)
+    rank, (rows, columns) = len(arg.shape), arg.shape[-2:]
     row = low.b.broadcast(low.b.iota(rows, I64, diagonal), (rows, columns), [0])
     below = low.b.lt(low.b.broadcast(low.b.iota(columns, I64), (rows, columns), [1]), row)
     return low.b.where(low.b.broadcast(below, arg.shape, [rank - 2, rank - 1]), low.cast(0, arg.dtype), arg)

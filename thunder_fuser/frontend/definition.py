@@ -23,9 +23,10 @@ from thunder_fuser.errors import InputError, IRError, UnsupportedError
 from thunder_fuser.frontend.calls import MISFITS, Calls, Specialization
 from thunder_fuser.frontend.inspection import ExecutorCache, FusionView, Schedules
 from thunder_fuser.frontend.recording import Recorder
+from thunder_fuser.frontend.records import Statements
 from thunder_fuser.frontend.report import DefinitionReport
 from thunder_fuser.frontend.translation import function_text, repro_script
-from thunder_fuser.frontend.validation import assert_outputs, references
+from thunder_fuser.frontend.validation import assert_outputs, assert_updates, references
 
 
 class FusionDefinition(Recorder):
@@ -92,9 +93,11 @@ class FusionDefinition(Recorder):
         """Runs the fusion and compares with `reference_outputs`, or with the fusion evaluated in float64. Raises
         AssertionError where they differ by more than the precision of the dtypes and the sizes of the sums explain."""
         program = self.calls().find(inputs).program
-        if reference_outputs is None:  # before the run, which may write to the inputs
-            reference_outputs = references(program, inputs)
-        assert_outputs(program, self.execute(inputs), reference_outputs)
+        expected, written = references(program, inputs)  # before the run, which may write into the inputs
+        outputs = self.execute(inputs)
+        assert_outputs(program, outputs, expected if reference_outputs is None else reference_outputs)
+        if reference_outputs is None:
+            assert_updates(program, inputs, written)
 
     def manual_validate(self, inputs: Sequence[Any], reference_outputs: Sequence[torch.Tensor] | None = None) -> None:
         """`validate`: there are no schedules of the user's."""
@@ -158,7 +161,7 @@ class FusionDefinition(Recorder):
         if not self._finished:
             with self:
                 self.definition()
-        self._calls = Calls(self._function_name(), self._records, self._inputs, self._outputs, self._static)
+        self._calls = Calls(Statements(self._function_name(), self._records, self._inputs, self._outputs, self._updates, self._static))
         return self._calls
 
     def _remark(self, inputs: Sequence[Any] | None, options: Sequence[str], auto_schedule: bool) -> None:

@@ -50,7 +50,7 @@ class LruFusionCache:
         """Definitions held, look-ups so far, and how many of them found a definition again."""
         found = sum(self._hits.values())
         lines = [f"{len(self._known)} fusions of at most {self.max_fusions}, {self._lookups} look-ups, {found} hits"]
-        lines += [f"  {calls.name}: {self._hits[text]} hits, {len(calls.known)} sets of sizes" for text, calls in self._known.items()]
+        lines += [f"  {calls.said.name}: {self._hits[text]} hits, {len(calls.known)} sets of sizes" for text, calls in self._known.items()]
         return "\n".join(lines)
 
     def _share(self, fd: FusionDefinition) -> None:

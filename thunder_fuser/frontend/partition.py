@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from thunder_fuser.frontend.records import Record
+from thunder_fuser.frontend.records import Record, Statements
 from thunder_fuser.frontend.values import Symbol, TensorView, Vector, symbols_in
 
 
@@ -32,11 +32,12 @@ def operands(record: Record) -> Iterator[Symbol]:
             yield symbol
 
 
-def partition(records: Sequence[Record], outputs: Sequence[TensorView]) -> tuple[Level, ...]:
-    """The levels of a definition, one if torch runs none of its ops. Ops that no output needs are left out."""
-    needed = {symbol.index for symbol in outputs}
+def partition(said: Statements) -> tuple[Level, ...]:
+    """The levels of a definition, one if torch runs none of its ops. Ops that no output needs are left out. Updates of inputs
+    belong to the last fusion, which comes after every torch call."""
+    needed = {symbol.index for symbol in said.outputs} | {value.index for _, value in said.updates}
     live: list[Record] = []
-    for record in reversed(records):
+    for record in reversed(said.records):
         if record.row is not None and any(s.index in needed for s in record.outs):
             live.append(record)
             needed.update(s.index for s in operands(record))
@@ -45,6 +46,11 @@ def partition(records: Sequence[Record], outputs: Sequence[TensorView]) -> tuple
     fused: defaultdict[int, list[Record]] = defaultdict(list)
     calls: defaultdict[int, list[Record]] = defaultdict(list)
     wanted: defaultdict[int, set[int]] = defaultdict(set)  # symbol -> levels of its readers
+    last = max(earliest, default=0)
+    if said.updates:
+        last += any(r.row.torch is not None and first == last for r, first in zip(live, earliest))
+        for _, value in said.updates:
+            wanted[value.index].add(last)
     for record, first in zip(reversed(live), reversed(earliest)):
         levels = set().union(*(wanted[s.index] for s in record.outs)) or {first}
         if record.row.torch is not None:
@@ -57,8 +63,7 @@ def partition(records: Sequence[Record], outputs: Sequence[TensorView]) -> tuple
                 fused[level].append(record)
         for symbol in operands(record):
             wanted[symbol.index] |= levels
-    count = 1 + max([*fused, *calls], default=0)
-    return tuple(Level(tuple(reversed(fused[k])), tuple(reversed(calls[k]))) for k in range(count))
+    return tuple(Level(tuple(reversed(fused[k])), tuple(reversed(calls[k]))) for k in range(last + 1))
 
 
 def _earliest(records: Sequence[Record]) -> list[int]:

@@ -58,13 +58,14 @@ Step: TypeAlias = FusionStep | TorchStep
 @dataclass(frozen=True, slots=True)
 class Program:
     """What `execute` runs. `parameters` name the inputs of the definition, a Vector's as a list of names; `tensors` are
-    those that are tensors, `lazy` those of them that torch negates or conjugates whenever it reads them."""
+    those that are tensors, `updated` those that are written into, `lazy` those that torch negates or conjugates whenever it reads them."""
 
     parameters: tuple[str | list[str], ...]
     tensors: tuple[str, ...]
     lazy: tuple[str, ...]
     steps: tuple[Step, ...]
     outputs: tuple[str, ...]
+    updated: tuple[str, ...] = ()
 
     @property
     def fusions(self) -> tuple[Fusion, ...]:
@@ -84,21 +85,12 @@ class Program:
         exec(compile(str(self), "<thunder_fuser definition>", "exec"), namespace)
         return namespace["run"]
 
-    def evaluate(self, inputs: Sequence[Any], fused: Callable[..., list[Any]], convert: Callable[[Any], Any] = lambda x: x) -> list[Any]:
-        """The outputs, with fusion k run as `fused(k, fusion, *arguments)` and what torch calls read passed through `convert`."""
-        def runner(k: int, fusion: Fusion) -> Callable[..., list[Any]]:
-            return lambda *arguments: fused(k, fusion, *arguments)
-
-        steps = tuple(s if isinstance(s, FusionStep) else TorchStep(s.op, _converted(s.call, convert), s.arguments, s.outputs) for s in self.steps)
-        program = Program(self.parameters, self.tensors, self.lazy, steps, self.outputs)
-        return program.bind([runner(k, f) for k, f in enumerate(self.fusions)])(*inputs)
-
     def _heads(self) -> list[str]:
         return [p if isinstance(p, str) else f"vector{k}" for k, p in enumerate(self.parameters)]
 
     def _lines(self) -> list[str]:
         lines = [f"{', '.join(p)}, = vector{k}" for k, p in enumerate(self.parameters) if isinstance(p, list) and p]
-        lines += [f"if {name}.requires_grad: {name} = {name}.detach()" for name in self.tensors]
+        lines += [f"if {name}.requires_grad: {name} = {name}.detach()" for name in self.tensors if name not in self.updated]
         lines += [f"{name} = {name}.resolve_conj().resolve_neg()" for name in self.lazy]
         last = self._last_reads()
         fusions = 0
@@ -133,8 +125,4 @@ class Program:
 
 def _targets(names: Sequence[str]) -> str:
     return ", ".join(names) + "," * (len(names) == 1)
-
-
-def _converted(call: Callable[..., Any], convert: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda *arguments: call(*(convert(a) for a in arguments))
 

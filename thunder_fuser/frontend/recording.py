@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from thunder_fuser.errors import IRError, UnsupportedError
+from thunder_fuser.errors import IRError
 from thunder_fuser.frontend.datatype import DataType, from_torch, of_number
 from thunder_fuser.frontend.inputs import Input, ScalarInput, TensorInput, VectorInput
 from thunder_fuser.frontend.namespace import Ops
@@ -33,6 +33,7 @@ class Recorder:
         self._records: list[Record] = []
         self._inputs: list[Input] = []
         self._outputs: list[TensorView] = []
+        self._updates: list[tuple[TensorView, TensorView]] = []
         self._count = 0
         self._made_by: dict[int, Record] = {}
         self._static: set[int] = set()
@@ -135,16 +136,24 @@ class Recorder:
     def add_output(
         self, output: TensorView, alias_input: TensorView | None = None, *, stride_order: Sequence[int] | None = None,
     ) -> None:
-        """Returns `output` from the fusion, in memory of `stride_order` if given."""
-        if alias_input is not None:
-            raise UnsupportedError("'add_output' with alias_input is not supported: return the result and copy it yourself.")
+        """Returns `output` from the fusion, in memory of `stride_order` if given. With `alias_input`, a tensor input, the value
+        is written into that input at the end of the call instead, and not returned."""
         if not isinstance(output, TensorView):
             raise IRError(f"'add_output' takes a TensorView, got '{output!r}'.")
-        self._own("add_output", output)
+        self._own("add_output", [output, alias_input])
         if stride_order is not None:
             output = self.ops.stride_order(output, stride_order)
-        self._add(Record("add_output", {"output": output}))
-        self._outputs.append(output)
+        self._add(Record("add_output", {"output": output, "alias_input": alias_input}))
+        if alias_input is None:
+            self._outputs.append(output)
+            return
+        declared = next((d for d in self._inputs if d.symbol is alias_input), None)
+        if not isinstance(declared, TensorInput):
+            raise IRError(f"'add_output' takes a tensor input as alias_input, got '{alias_input!r}'.")
+        if (alias_input.dtype, alias_input.ndim) != (output.dtype, output.ndim):
+            raise IRError(f"'add_output' takes an alias_input of the output's dtype and rank, {output.dtype} and {output.ndim}, "
+                          f"got {alias_input.dtype} and {alias_input.ndim}.")
+        self._updates.append((alias_input, output))
 
     # inside
 

@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 
 import torch
 
-from thunder_fuser.errors import FuserError, IRError
+from thunder_fuser.errors import FuserError, InputError, IRError, UnsupportedError
 from thunder_fuser.frontend.inputs import Input, TensorInput, VectorInput
 from thunder_fuser.frontend.lowering import Lowering
 from thunder_fuser.frontend.partition import Level, partition
 from thunder_fuser.frontend.program import FusionStep, Program, Step, TorchStep, Variable
-from thunder_fuser.frontend.records import Record
+from thunder_fuser.frontend.records import Record, Statements
 from thunder_fuser.frontend.translation import statement
 from thunder_fuser.frontend.values import Scalar, Symbol, TensorView, Vector
 from thunder_fuser.ir.builder import FusionBuilder
@@ -36,30 +36,33 @@ def slots(declared: Sequence[Input]) -> tuple[Slot, ...]:
     return tuple(flat)
 
 
-def specialize(
-    name: str, records: Sequence[Record], declared: Sequence[Input], outputs: Sequence[TensorView], static: Set[int],
-    flat: Sequence[Any], device: torch.device,
-) -> Program:
-    """Replays `records` on IR builders, one a fusion. Raises `IRError` or `UnsupportedError` naming the statement at fault."""
-    levels = partition(records, outputs)
-    replay = _Replay(name, slots(declared), static, flat, device, len(levels))
+def specialize(said: Statements, flat: Sequence[Any], device: torch.device) -> Program:
+    """Replays a definition on IR builders, one a fusion. Raises `IRError`, `InputError` or `UnsupportedError` naming what is at
+    fault."""
+    levels = partition(said)
+    declared = slots(said.inputs)
+    replay = _Replay(said.name, declared, said.static, flat, device, len(levels))
     alone = len(levels) == 1 and not levels[0].calls
     if alone:  # all inputs in their order, read or not
-        for _, symbol in slots(declared):
-            if symbol.index not in static or isinstance(symbol, TensorView):
+        for _, symbol in declared:
+            if symbol.index not in said.static or isinstance(symbol, TensorView):
                 replay.operand(0, symbol)
     calls = [replay.level(k, level) for k, level in enumerate(levels)]
-    returned = replay.outputs(outputs, alone)
+    returned = replay.outputs(said.outputs, alone)
+    tensors = [(repr(s), t) for (_, s), t in zip(declared, flat) if isinstance(t, torch.Tensor)]
+    lazy = tuple(n for n, t in tensors if t.is_neg() or t.is_conj())
+    for target, value in said.updates:
+        if repr(target) in lazy:
+            raise InputError(f"{target!r} is a view that torch negates or conjugates when it is read, so it cannot be written into.")
+        replay.update(target, value)
     steps: list[Step] = []
     for k, fusion in enumerate(replay.fusions()):
-        if fusion.outputs:
+        if fusion.outputs or fusion.updates:
             arguments = tuple(replay.expressions.get(v.name, v.name) for v in fusion.inputs)
             steps.append(FusionStep(fusion, arguments, tuple(replay.exported[k])))
         steps += calls[k]
-    parameters = tuple([repr(s) for s in p.scalars] if isinstance(p, VectorInput) else repr(p.symbol) for p in declared)
-    tensors = [(repr(s), t) for (_, s), t in zip(slots(declared), flat) if isinstance(t, torch.Tensor)]
-    lazy = tuple(n for n, t in tensors if t.is_neg() or t.is_conj())
-    return Program(parameters, tuple(n for n, _ in tensors), lazy, tuple(steps), returned)
+    parameters = tuple([repr(s) for s in p.scalars] if isinstance(p, VectorInput) else repr(p.symbol) for p in said.inputs)
+    return Program(parameters, tuple(n for n, _ in tensors), lazy, tuple(steps), returned, tuple(dict.fromkeys(repr(t) for t, _ in said.updates)))
 
 
 class _Replay:
@@ -180,6 +183,17 @@ class _Replay:
             self.export(symbol)
             names.append(repr(symbol) if times[symbol.index] == 1 else f"{symbol!r}.clone()")
         return tuple(names)
+
+    def update(self, target: TensorView, value: TensorView) -> None:
+        """Has the last fusion write `value` into the input `target`."""
+        if target.index in self.items:
+            raise UnsupportedError(f"{target!r} is declared with is_cpu=True, so a fusion on a GPU cannot write into it.")
+        last = len(self.lowerings) - 1
+        written, made = self.operand(last, target), self.operand(last, value)
+        if written.shape != made.shape:
+            raise IRError(f"'add_output' writes a value of shape {list(made.shape)} into {target!r} of shape {list(written.shape)}, "
+                          "expected the same.")
+        self.lowerings[last].b.update(written, made)
 
     def fusions(self) -> list[Fusion]:
         return [lowering.b.build() for lowering in self.lowerings]

@@ -24,8 +24,9 @@ MARGIN = 4
 TRANSCENDENTAL = 16
 
 
-def references(program: Program, inputs: Sequence[Any]) -> list[torch.Tensor]:
-    """The outputs of `program` for `inputs`, which are not written to; floats in float64 where a fusion makes them."""
+def references(program: Program, inputs: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The outputs of `program` for `inputs`, floats in float64 where a fusion makes them, and what the inputs that are
+    updated hold afterwards. The inputs themselves are not written into."""
     known = _inputs(program, inputs)
     dtypes: dict[str, torch.dtype] = {}
     for step in program.steps:
@@ -36,39 +37,53 @@ def references(program: Program, inputs: Sequence[Any]) -> list[torch.Tensor]:
         else:
             made = step.call(*(_read(a, known, dtypes) for a in step.arguments))
             known |= zip(step.outputs, made if isinstance(made, (list, tuple)) else (made,))
-    return [_value(text, known) for text in program.outputs]
+    return [_value(text, known) for text in program.outputs], [known[name] for name in program.updated]
 
 
 def assert_outputs(program: Program, outputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> None:
     """Raises AssertionError if an output differs from the expected one by more than its dtypes and sums explain."""
     if len(outputs) != len(expected):
         raise AssertionError(f"The fusion has {len(outputs)} outputs, got {len(expected)} references.")
-    for i, (out, reference, error) in enumerate(zip(outputs, expected, errors(program))):
-        want = torch.as_tensor(reference, device=out.device)
-        if not (out.is_floating_point() or out.is_complex()):
-            torch.testing.assert_close(out, want.to(out.dtype), rtol=0, atol=0, msg=lambda m, i=i: f"Output {i}: {m}")
-            continue
-        wide = torch.complex128 if out.is_complex() else torch.float64
-        want = want.to(wide)
-        finite = want[want.isfinite()].abs()
-        scale = finite.square().mean().sqrt().item() if finite.numel() else 0.0
-        torch.testing.assert_close(out.to(wide), want, rtol=MARGIN * error, atol=MARGIN * error * scale, equal_nan=True,
-                                   msg=lambda m, i=i: f"Output {i}: {m}")
+    error = errors(program)
+    for i, (name, out, reference) in enumerate(zip(program.outputs, outputs, expected)):
+        _assert_close(f"Output {i}", out, reference, error[name.partition(".")[0]])
 
 
-def errors(program: Program) -> list[float]:
-    """The relative error to expect of each output, to first order, from the roundings on its way."""
-    known: dict[str, float] = {}
+def assert_updates(program: Program, inputs: Sequence[Any], expected: Sequence[torch.Tensor]) -> None:
+    """As `assert_outputs`, for the inputs that the program writes into, after a call."""
+    given, error = _named(program, inputs), errors(program)
+    for name, reference in zip(program.updated, expected):
+        _assert_close(f"Input {name}", given[name], reference, error[name])
+
+
+def _assert_close(what: str, out: torch.Tensor, reference: torch.Tensor, error: float) -> None:
+    want = torch.as_tensor(reference, device=out.device)
+    if not (out.is_floating_point() or out.is_complex()):
+        torch.testing.assert_close(out, want.to(out.dtype), rtol=0, atol=0, msg=lambda m: f"{what}: {m}")
+        return
+    wide = torch.complex128 if out.is_complex() else torch.float64
+    want = want.to(wide)
+    finite = want[want.isfinite()].abs()
+    scale = finite.square().mean().sqrt().item() if finite.numel() else 0.0
+    torch.testing.assert_close(out.to(wide), want, rtol=MARGIN * error, atol=MARGIN * error * scale, equal_nan=True, msg=lambda m: f"{what}: {m}")
+
+
+def errors(program: Program) -> dict[str, float]:
+    """The relative error to expect of each result, to first order, from the roundings on its way; by the names of the program,
+    for an input that is updated that of what is written."""
+    known: dict[str, float] = dict.fromkeys(program.tensors, 0.0)
     shapes: dict[str, tuple[int, ...]] = {}
+    written: dict[str, float] = {}
     for step in program.steps:
         if isinstance(step, FusionStep):
             made = _fusion_errors(step.fusion, [known.get(text, 0.0) for text in step.arguments])
             known |= {name: made[v] for name, v in zip(step.outputs, step.fusion.outputs)}
             shapes |= {text: v.shape for text, v in zip(step.arguments, step.fusion.inputs)}
             shapes |= {name: v.shape for name, v in zip(step.outputs, step.fusion.outputs)}
+            written |= {u.target.name: made[u.value] + _stored(u.value.dtype) for u in step.fusion.updates}
         else:
             known |= dict.fromkeys(step.outputs, _call_error(step, known, shapes))
-    return [known.get(text.partition(".")[0], 0.0) or torch.finfo(torch.float64).eps for text in program.outputs]
+    return {name: error + torch.finfo(torch.float64).eps for name, error in (known | written).items()}
 
 
 def _fusion_errors(fusion: Fusion, given: Sequence[float]) -> dict[Value, float]:
@@ -84,13 +99,17 @@ def _rounding(node: Node) -> float:
     dtype = node.out.dtype
     if isinstance(node, META_NODES) or dtype.kind in ("bool", "int"):
         return 0.0
-    stored = torch.finfo(dtype.torch).eps / 2
+    stored = _stored(dtype)
     math_unit = max(torch.finfo(torch.float64).eps / 2, stored if not _narrow(dtype) else torch.finfo(torch.float32).eps / 2)
     if isinstance(node, Reduce):
         terms = math.prod(node.arg.shape[d] for d in node.dims)
         return stored + 2 * math_unit * math.sqrt(max(terms, 1))
     many = isinstance(node, Pointwise) and POINTWISE[node.op].cost > 2
     return stored + (TRANSCENDENTAL * math_unit if many else math_unit)
+
+
+def _stored(dtype: DType) -> float:
+    return 0.0 if dtype.kind in ("bool", "int") else torch.finfo(dtype.torch).eps / 2
 
 
 def _narrow(dtype: DType) -> bool:
@@ -103,11 +122,15 @@ def _call_error(step: TorchStep, known: dict[str, float], shapes: dict[str, tupl
     return max((known.get(n, 0.0) for n in step.names), default=0.0) * 2 + 2**-11 * math.sqrt(max(terms, 1))
 
 
-def _inputs(program: Program, inputs: Sequence[Any]) -> dict[str, Any]:
+def _named(program: Program, inputs: Sequence[Any]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for parameter, given in zip(program.parameters, inputs):
         known |= zip(parameter, given) if isinstance(parameter, list) else {parameter: given}
-    return {name: v.detach().clone() if isinstance(v, torch.Tensor) else v for name, v in known.items()}
+    return known
+
+
+def _inputs(program: Program, inputs: Sequence[Any]) -> dict[str, Any]:
+    return {name: v.detach().clone() if isinstance(v, torch.Tensor) else v for name, v in _named(program, inputs).items()}
 
 
 def _value(text: str, known: dict[str, Any]) -> Any:
