@@ -32,8 +32,8 @@ class FusionCallable:
         failed launch is never caught."""
         if self.store_inputs:
             self.last_inputs = inputs
-        if program.leaves:
-            program.check_leaves(inputs)
+        if self.program.leaves:
+            self.program.check_leaves(inputs)
         try:
             return self.program.target.call(*inputs)
         except Exception as error:
