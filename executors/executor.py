@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from thunder.core import prims
 from thunder.core.prims import PrimIDs
 from thunder.core.proxies import Proxy, unvariableify
 from thunder.core.symbol import BoundSymbol, BoundSymbolTag
@@ -25,7 +26,11 @@ from thunder_fuser.translators import TRANSLATIONS, flatten
 # Fusions are called TFuser0, TFuser1, ...: Thunder reads the digits, and names are global in a trace.
 PREFIX = "TFuser"
 
-GRADIENTS = {PrimIDs.FLIP: gradients.flip}
+GRADIENTS = {
+    PrimIDs.FLIP: gradients.flip,
+    PrimIDs.INDEX_ADD: gradients.index_add,
+    PrimIDs.ARGMIN: prims.argmin,  # has none, as argmax in Thunder
+}
 
 
 class ThunderFuserExecutor(FusionExecutor):

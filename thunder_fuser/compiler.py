@@ -20,7 +20,7 @@ from thunder_fuser.codegen.kernel import emit, kernel_text
 from thunder_fuser.debug.dump import dump
 from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.executable import Executable
-from thunder_fuser.ir.nodes import Fusion, Node, ScalarType, Value
+from thunder_fuser.ir.nodes import Fusion, Node, ScalarType, Scatter, Value
 from thunder_fuser.passes import simplify
 from thunder_fuser.runtime.launch_plan import Allocation, KernelCall, LaunchPlan, OutputRecipe
 from thunder_fuser.runtime.options import CompileOptions
@@ -28,7 +28,7 @@ from thunder_fuser.runtime.source import KernelSource
 from thunder_fuser.schedule.kernels import TooMuchRecomputation, plan_segment
 from thunder_fuser.schedule.plan import KernelPlan
 from thunder_fuser.schedule.segment import Segments, Target, recompute_cut, segment
-from thunder_fuser.schedule.updates import alignment_of, copies, marked, unsafe
+from thunder_fuser.schedule.updates import alignment_of, changes_nothing, copies, marked, unsafe
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +84,25 @@ def _scheduled(fusion: Fusion, where: Mapping[Value, Layout], info: AliasInfo, f
     them, made when all else has run."""
     buffers = [(b.value, b.strides) for b in info.buffers]
     staged = {w.value: like(w.value.shape, w.strides) for w in found if not w.alone}
+    bases = _bases(fusion)
     while True:
         direct = [w for w in found if w.value not in staged]
         targets = [*buffers, *staged.items(), *((w.value, w.strides) for w in direct)]
         aligned = {**alignment, **{w.value: alignment_of(w, alignment) for w in direct}}
+        aligned |= {base: aligned[out] for base, out in bases.items() if out in aligned}
         segments, kernels = _kernels(fusion, where, targets, aligned)
-        wrong = unsafe(kernels, direct)
+        wrong = unsafe(kernels, direct, bases)
         if not wrong:
             break
         staged |= {w.value: like(w.value.shape, w.strides) for w in direct if w.value in wrong}
     last = copies([w for w in found if w.value in staged], staged, fusion, alignment)
-    return segments, (*(marked(k, direct) for k in kernels), *(k for _, k in last)), (*direct, *(w for w, _ in last))
+    kept = [marked(k, direct, bases) for k in kernels if not changes_nothing(k, direct, bases)]
+    return segments, (*kept, *(k for _, k in last)), (*direct, *(w for w, _ in last))
+
+
+def _bases(fusion: Fusion) -> dict[Value, Value]:
+    """What each scatter writes into, and its result: they are one memory."""
+    return {n.arg: n.out for n in fusion.nodes if isinstance(n, Scatter)}
 
 
 def _kernels(fusion: Fusion, where: Mapping[Value, Layout], outputs: Sequence[Target],
@@ -129,11 +137,13 @@ def _launch_plan(fusion: Fusion, info: AliasInfo, segments: Segments, kernels: S
                  placed: Sequence[Write]) -> LaunchPlan:
     """Buffers to allocate, kernels to call, outputs to make, in terms of positions: all that the runtime needs."""
     inputs = {v: k for k, v in enumerate(fusion.inputs)}
-    strides = {b.value: b.strides for b in info.buffers} | {v: s for part in segments.segments for v, s in part.targets}
+    bases = _bases(fusion)
+    strides = {b.value: b.strides for b in info.buffers} | {bases.get(v, v): s for part in segments.segments for v, s in part.targets}
     for write in placed:
         strides.pop(write.value, None)
     places = {v: ("buffer", k) for k, v in enumerate(strides)} | {v: ("input", k) for v, k in inputs.items()}
     places |= {w.value: ("input", inputs[w.of], w.offset * w.value.dtype.size) for w in placed}
+    places |= {base: places[out] for base, out in bases.items() if out in places}
 
     def call(kernel: KernelPlan, source: KernelSource) -> KernelCall:
         parameters = (*kernel.reads, *kernel.scalars, *kernel.writes)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from thunder_fuser.errors import InputError
+from thunder_fuser.errors import InputError, UnsupportedError
 from thunder_fuser.ir.dtypes import DType
-from thunder_fuser.ir.nodes import Fusion, TensorType
+from thunder_fuser.ir.nodes import Fusion, Scatter, TensorType
 from thunder_fuser.report import Report
 from thunder_fuser.runtime.compile_pool import POOL
 from thunder_fuser.runtime.launch import CODES, Launcher
@@ -161,6 +161,8 @@ class Executable:
             run = plan.bind(len(inputs), self._tensors, device, launchers)
             if device.type == "cuda" and torch.cuda.device_count() > 1:
                 run = _on_device(run, device)
+            if any(isinstance(n, Scatter) and n.accumulate and n.out.dtype.kind == "float" for n in self.fusion.nodes):
+                run = _unless_deterministic(run, self.fusion.name)
             self.plans_made += 1
             self._plans[key] = run
             self._reports[key] = (Report.make(stages, plan, kernels, device, self.options), stages)
@@ -248,6 +250,16 @@ def _alignment(tensor: torch.Tensor) -> int:
     """The largest power of two up to 16 that divides the tensor's address."""
     low = tensor.data_ptr() & 15
     return low & -low if low else 16
+
+
+def _unless_deterministic(run: Callable[..., list[Any]], name: str) -> Callable[..., list[Any]]:
+    """`run` of a fusion that adds floats in an order that may differ from run to run."""
+    def guarded(*inputs: Any) -> list[Any]:
+        if torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled():
+            raise UnsupportedError(f"Fusion '{name}' adds floats at computed places in any order, but torch.use_deterministic_algorithms is on.")
+        return run(*inputs)
+
+    return guarded
 
 
 def _on_device(run: Callable[..., list[Any]], device: torch.device) -> Callable[..., list[Any]]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.executors.jitted import calls, forward, jit, operators, rand, same
+from tests.executors.jitted import backward, calls, forward, gradients, jit, operators, rand, same
 from thunder_fuser.errors import IndexRangeError
 
 
@@ -45,3 +45,29 @@ def test_places_of_extrema_fuse():
     fused(lambda x: torch.argmax(x, 1) + torch.argmin(x * 2.0, 1), x)
     fused(lambda x: (torch.argmax(x), torch.argmin(x.abs(), 0, keepdim=True)), x)
     fused(lambda x: torch.gather(x, 1, torch.argmax(x, 1, keepdim=True)) - 1.0, x)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, i: torch.index_select(x, 0, i) * x[:3],
+    lambda x, i: functional.embedding(i, x, padding_idx=2).tanh(),
+    lambda x, i: torch.gather(x, 1, i[None].expand(2, 3)).exp(),
+    lambda x, i: torch.take_along_dim(x, i[:, None].expand(3, 8)[:, :8], 0) * 2.0,
+    lambda x, i: torch.index_add(x, 0, i, x[:3] * 2.0),
+    lambda x, i: torch.scatter_add(x, 0, i[None].expand(1, 3), x[1:2, :3] * 3.0),
+    lambda x, i: torch.scatter(x, 0, i[None].expand(1, 3), x[1:2, :3] * 3.0),
+    lambda x, i: x[i, i] * torch.argmin(x, 1)[:3],
+], ids=["index_select", "embedding", "gather", "take_along_dim", "index_add", "scatter_add", "scatter", "advanced"])
+def test_gradients(fn):
+    x, i = rand(5, 8, grad=True), torch.tensor([4, 2, 4])
+    jitted = jit(fn)
+    (outs, grads), (want_outs, want_grads) = gradients(jitted, [x, i]), gradients(fn, [x, i])
+    same(outs, want_outs, rtol=1e-6, atol=1e-6)
+    same(grads, want_grads, rtol=1e-6, atol=1e-6)
+    assert operators(forward(jitted)) == [] and operators(backward(jitted)) == []
+
+
+def test_writes_fuse_with_what_is_around_them():
+    x, i = rand(5, 8), torch.tensor([4, 0, 2])
+    fused(lambda x, i: torch.index_put(x * 2.0, (i,), x[:3] + 1.0, True).sum(1), x, i)
+    fused(lambda x, i: torch.index_copy(x, 0, i, x[1:4].exp()) - 1.0, x, i)
+    fused(lambda i: functional.one_hot(i, 6) * 2, i)

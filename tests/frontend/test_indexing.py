@@ -19,6 +19,16 @@ def test_reads(device: str, run) -> None:
     assert all(torch.equal(g, w) for g, w in zip(got, want, strict=True))
 
 
+def test_writes(device: str, run) -> None:
+    x, i = torch.randint(0, 9, (5, 7), device=device).float(), torch.tensor([4, 0, 4], device=device)
+    where, src = torch.stack([torch.randperm(5, device=device)[:2] for _ in range(7)], 1), torch.randn(3, 7, device=device)
+    got = run(lambda fd, x, i, w, s: [fd.ops.scatter(x, w, s, 0), fd.ops.scatter(x, w, 2.5, dim=0), fd.ops.index_put_accumulate(x, i, s)],
+              x, i, where, src)
+    want = [x.scatter(0, where, src), x.scatter(0, where, 2.5), x.index_add(0, i, src)]
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g, w)
+
+
 def test_refusals() -> None:
     with FusionDefinition() as fd:
         x = fd.define_tensor(shape=[-1, -1])
@@ -28,6 +38,8 @@ def test_refusals() -> None:
             (lambda: fd.ops.index_select(x, x, 0), IRError, "'index_select' takes an index of integers, got dtype 'DataType.Float'"),
             (lambda: fd.ops.index_select(x, i, 2), IRError, "out of range for rank 2"),
             (lambda: fd.ops.embedding_fwd(i, i), IRError, "'embedding_fwd' takes a weight of rank 2, got rank 1"),
+            (lambda: fd.ops.scatter(x, fd.ops.broadcast(i, [False, True]), i, 0), IRError, "'scatter' takes a src of rank 2 and dtype"),
+            (lambda: fd.ops.index_put_accumulate(x, i, i), IRError, "'index_put_accumulate' takes a value of rank 2 and dtype"),
             (lambda: fd.ops.embedding_fwd(i, x, max_norm=1.0), UnsupportedError, "'embedding_fwd' with max_norm is not supported"),
         ]:
             with pytest.raises(error, match=message):

@@ -431,6 +431,31 @@ class _Draft:
         gather = self.builder.index_select if whole else self.builder.gather
         self.moved(gather(arg, number, dim), arg)
 
+    def _scatter(self) -> None:
+        """Sums at an index that the program has computed, brought into range; or updates of places that are all different."""
+        arg = self.value(lambda v: 0 not in v.shape and len(v.shape) > 0)
+        if arg is None:
+            return
+        dim = self.integer(0, len(arg.shape) - 1)
+        updates = self.value(lambda v: v.dtype is arg.dtype and len(v.shape) == len(arg.shape)
+                             and all(n <= m for d, (n, m) in enumerate(zip(v.shape, arg.shape)) if d != dim))
+        if updates is None:
+            return
+        size, count = arg.shape[dim], updates.shape[dim]
+        bound = self.bounds[arg] + count * self.bounds[updates]
+        if arg.dtype.kind == "bool" or not self.fits(bound, arg.dtype) or arg.dtype is F16:
+            if count > size:
+                return
+            index = self.builder.broadcast(self.builder.iota(count, I64), updates.shape, (dim,))
+            return self.moved(self.builder.scatter(arg, index, updates, dim), arg, updates)
+        index = self.value(lambda v: v.dtype.kind == "int" and v not in self.rounded and v.shape == updates.shape)
+        if index is None:
+            index = self.builder.broadcast(self.builder.iota(count, I64, step=self.integer(0, 3)), updates.shape, (dim,))
+        number = self.builder.remainder(index if index.dtype is I64 else self.builder.cast(index, I64), size)
+        if self.wraps(arg.dtype, bound, "add"):
+            bound = _RANGE[arg.dtype]
+        self.computed(self.builder.scatter(arg, number, updates, dim, accumulate=True), bound, arg, updates)
+
     def _copy(self) -> None:
         arg = self.value()
         order = self.draw(st.none() | st.permutations(range(len(arg.shape))))
@@ -439,7 +464,7 @@ class _Draft:
 
 _STEPS = (
     "unary", "binary", "binary", "binary", "compare", "where", "cast", "cast", "reduce", "make", "permute", "reshape", "reshape",
-    "slice", "slice", "squeeze", "broadcast", "pad", "cat", "cat", "halves", "flip", "gather", "copy")
+    "slice", "slice", "squeeze", "broadcast", "pad", "cat", "cat", "halves", "flip", "gather", "scatter", "copy")
 
 
 def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:

@@ -28,6 +28,7 @@ from thunder_fuser.ir.nodes import (
     Pointwise,
     Reduce,
     Reshape,
+    Scatter,
     Slice,
     Squeeze,
     TensorType,
@@ -154,6 +155,11 @@ def _contiguous(node: Full | Iota | Gather | Reduce, table: Layouts) -> Layout:
     return Layout(node.out, rules.contiguous(node.out.shape), 0)
 
 
+def _scatter(node: Scatter, table: Layouts) -> Layout:
+    strides = rules.like(node.out.shape, table[node.arg].strides) if node.preserve else rules.contiguous(node.out.shape)
+    return Layout(node.out, strides, 0)
+
+
 def _cat(node: Cat, table: Layouts) -> Layout:
     channels_last = all(rules.suggests_channels_last(a.shape, table[a].strides) for a in node.args)
     return Layout(node.out, rules.suggested(node.out.shape, channels_last), 0)
@@ -220,4 +226,5 @@ _RULES: dict[type, Callable[[Any, Layouts], Layout]] = {
     Gather: _contiguous,
     Copy: _copy,
     Reduce: _contiguous,
+    Scatter: _scatter,
 }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from thunder_fuser.codegen.scope import Scope, widths
 from thunder_fuser.ir.dtypes import F32
-from thunder_fuser.maps.exprs import Convert, Expr, children, topological
+from thunder_fuser.maps.exprs import Convert, Expr, children, fetched_in, topological
 from thunder_fuser.maps.nests import Store
 from thunder_fuser.schedule.plan import Vector
 
@@ -25,7 +25,9 @@ class Results:
 
     def load(self) -> None:
         """The loads outside of reductions."""
-        self.scope.load(self._roots)
+        addresses = [s.address for s in self.stores]
+        self.scope.load([*self._roots, *(f.value for f in fetched_in(addresses))])
+        self.scope.fetch(addresses)
 
     def evaluate(self) -> None:
         """Serial reductions and arithmetic."""
@@ -58,13 +60,18 @@ class Results:
     def _write(self, store: Store, name: str, vector: Vector) -> None:
         scope, w, lanes = self.scope, self.scope.w, self.scope.lanes
         base = scope.names.buffers[store.buffer]
+
+        def one(value: str, address: str) -> str:
+            return f"tf::scatter_add({base} + ({address}), {value});" if store.accumulate else f"{base}[{address}] = {value};"
+
         if lanes == 1:
-            w.line(f"{base}[{scope.printer.text(store.address)}] = {name};")
+            w.line(one(name, scope.printer.text(store.address)))
         elif vector.width <= 1:
             w.line("#pragma unroll")
-            w.line(f"for (int l = 0; l < {lanes}; ++l) {base}[{scope.printer.text(store.address, per_lane=True)}] = {name}.x[l];")
+            w.line(f"for (int l = 0; l < {lanes}; ++l) {one(f'{name}.x[l]', scope.printer.text(store.address, per_lane=True))}")
         else:
-            w.line(f"tf::store<{widths(lanes, vector, store.buffer.dtype)}>({base} + ({scope.printer.text(store.address)}), {name});")
+            call = "scatter_add" if store.accumulate else "store"
+            w.line(f"tf::{call}<{widths(lanes, vector, store.buffer.dtype)}>({base} + ({scope.printer.text(store.address)}), {name});")
 
 
 def _packs(convert: Convert) -> bool:

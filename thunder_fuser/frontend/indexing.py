@@ -1,4 +1,4 @@
-"""The ops of `fd.ops` that read at indices which the fusion computes. An index out of range is an error, also a negative one.
+"""The ops of `fd.ops` that read and write at indices which the fusion computes. An index out of range is an error, also a negative one.
 
 Written as in `views`: a decorated function that says what the result is, and a `_lower` function that emits the IR.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from thunder_fuser.errors import IRError, UnsupportedError
-from thunder_fuser.frontend.lowering import Lowering
-from thunder_fuser.frontend.rows import Result, dims_argument, register, tensor_argument, tensor_result
+from thunder_fuser.frontend.lowering import Lowering, Operand, is_tensor
+from thunder_fuser.frontend.rows import Result, dims_argument, operand_argument, register, tensor_argument, tensor_result
 from thunder_fuser.frontend.values import TensorView
 from thunder_fuser.ir.nodes import Value
 
@@ -76,3 +76,38 @@ def _embedding_fwd(
     if max_norm is not None:
         raise UnsupportedError("'embedding_fwd' with max_norm is not supported: normalise the weight yourself.")
     return tensor_result(weight.dtype, index_argument("embedding_fwd", input).ndim + 1)
+
+
+# writes
+
+
+def _lower_scatter(low: Lowering, result: Result, arg1: Value, index: Value, src: Operand, dim: int) -> Value:
+    if is_tensor(src):
+        updates = low.b.slice(src, [0] * len(index.shape), index.shape) if src.shape != index.shape else src
+    else:
+        updates = low.b.full(index.shape, low.cast(src, arg1.dtype), arg1.dtype)
+    return low.b.scatter(arg1, index, updates, dim)
+
+
+@register("scatter", _lower_scatter)
+def _scatter(arg1: TensorView, index: TensorView, src: Any, dim: int) -> Result:
+    """`arg1` with `src`, a tensor or a number, put at `index` along `dim`; of several for one place any is kept."""
+    result = _gathered("scatter", arg1, index, dim)
+    if isinstance(src, TensorView) and (src.ndim != arg1.ndim or src.dtype is not arg1.dtype):
+        raise IRError(f"'scatter' takes a src of rank {arg1.ndim} and dtype '{arg1.dtype}', got rank {src.ndim} and '{src.dtype}'.")
+    operand_argument("scatter", src)
+    return result
+
+
+def _lower_index_put_accumulate(low: Lowering, result: Result, acc: Value, index: Value, value: Value) -> Value:
+    return low.b.scatter_slices(acc, low.b.reshape(index, (index.type.numel,)), value, 0, accumulate=True)
+
+
+@register("index_put_accumulate", _lower_index_put_accumulate)
+def _index_put_accumulate(acc: TensorView, index: TensorView, value: TensorView) -> Result:
+    """`acc` with each row of `value` added to the row that `index`, of one number a row, names."""
+    rank = tensor_argument("index_put_accumulate", acc).ndim
+    index_argument("index_put_accumulate", index)
+    if tensor_argument("index_put_accumulate", value).ndim != rank or value.dtype is not acc.dtype:
+        raise IRError(f"'index_put_accumulate' takes a value of rank {rank} and dtype '{acc.dtype}', got rank {value.ndim} and '{value.dtype}'.")
+    return tensor_result(acc.dtype, rank)

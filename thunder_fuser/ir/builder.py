@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from thunder_fuser.errors import IRError
-from thunder_fuser.ir.dtypes import DType
+from thunder_fuser.ir.dtypes import F32, DType
 from thunder_fuser.ir.nodes import (
     VIEW_NODES,
     Broadcast,
@@ -33,6 +33,7 @@ from thunder_fuser.ir.nodes import (
     Reduce,
     Reshape,
     ScalarType,
+    Scatter,
     Slice,
     Squeeze,
     TensorType,
@@ -202,6 +203,22 @@ class FusionBuilder:
         shape = (*arg.shape[:dim], *index.shape, *arg.shape[dim + 1:])
         return self.gather(arg, self.broadcast(index, shape, (dim,)), dim, name=name)
 
+    def scatter(self, arg: Value, index: Value | Sequence[Value], updates: Value, dim: int | Sequence[int], *, accumulate: bool = False,
+                preserve: bool = False, name: str | None = None) -> Value:
+        """`torch.scatter`, or `scatter_add` with `accumulate`: arg with `updates`, of index's shape, at `index` along `dim`; or at
+        several indices along as many dims. Sums of 16-bit floats are made in f32 and rounded once."""
+        indices, dims = ((index,), (dim,)) if isinstance(index, Value) else (tuple(index), tuple(dim))
+        dims = tuple(_dim(d, len(arg.shape)) for d in dims)
+        if not accumulate or arg.dtype.kind != "float" or arg.dtype.size > 2:
+            return self._emit(Scatter(None, arg, updates, indices, dims, accumulate, preserve), name=name)
+        wide = self.scatter(self.cast(arg, F32), indices, self.cast(updates, F32), dims, accumulate=True, preserve=preserve)
+        return self.cast(wide, arg.dtype, name=name)
+
+    def scatter_slices(self, arg: Value, index: Value, updates: Value, dim: int, *, accumulate: bool = False, name: str | None = None) -> Value:
+        """`torch.index_copy`, or `index_add` with `accumulate`: whole slices of arg, those that `index` (of rank 1) names."""
+        spread = self.broadcast(index, updates.shape, (_dim(dim, len(arg.shape)),))
+        return self.scatter(arg, spread, updates, dim, accumulate=accumulate, name=name)
+
     def copy(self, arg: Value, order: Sequence[int] | None = None, *, name: str | None = None) -> Value:
         """A clone; `order` lists the dims from outermost to innermost in the new memory."""
         return self._emit(Copy(None, arg, None if order is None else tuple(order)), name=name)
@@ -238,7 +255,7 @@ class FusionBuilder:
 
 
 _FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls) if f.name != "out") for cls in (
-    *VIEW_NODES, Pointwise, Cast, Full, Iota, Pad, Cat, Flip, Gather, Reduce)}
+    *VIEW_NODES, Pointwise, Cast, Full, Iota, Pad, Cat, Flip, Gather, Reduce, Scatter)}
 
 
 def _operand(value: Operand | Number) -> Operand:

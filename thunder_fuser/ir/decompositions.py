@@ -5,11 +5,12 @@ What they emit fuses like anything else; no later stage knows them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from thunder_fuser.errors import IRError
 from thunder_fuser.ir.builder import FusionBuilder
-from thunder_fuser.ir.dtypes import I32, I64, DType
+from thunder_fuser.ir.dtypes import F32, I32, I64, DType
 from thunder_fuser.ir.nodes import Value
 
 
@@ -38,7 +39,41 @@ def _places(b: FusionBuilder, shape: Sequence[int], dims: Sequence[int], dtype: 
     """The row-major number of each element among those of `dims`."""
     if len(dims) == 1:
         return b.broadcast(b.iota(shape[dims[0]], dtype), shape, dims)
-    total = 1
-    for n in shape:
-        total *= n
-    return b.reshape(b.iota(total, dtype), shape)
+    return b.reshape(b.iota(math.prod(shape), dtype), shape)
+
+
+def index_put(b: FusionBuilder, arg: Value, indices: Sequence[Value], values: Value, *, accumulate: bool = False,
+              name: str | None = None) -> Value:
+    """`torch.index_put`: `indices`, of one shape S, are about the first dims of arg, and count from the end where negative;
+    `values` have the shape S + what is left of arg's. Other indices out of range fail."""
+    k, places = len(indices), indices[0].shape
+    rest = arg.shape[k:]
+    flat = (math.prod(places),)
+    shape = (*flat, *(1,) * (k - 1), *rest)  # of arg's rank
+    wrapped = []
+    for size, index in zip(arg.shape, indices):
+        index = b.reshape(index, flat)
+        index = b.where(b.lt(index, 0), b.add(index, size), index)
+        wrapped.append(b.broadcast(index, shape, (0,)))
+    return b.scatter(arg, wrapped, b.reshape(values, shape), range(k), accumulate=accumulate, preserve=True, name=name)
+
+
+def embedding_gradient(b: FusionBuilder, grad: Value, indices: Value, rows: int, padding: int = -1, *, scale_by_frequency: bool = False,
+                       name: str | None = None) -> Value:
+    """The gradient of an embedding's weight of `rows` rows: the rows of `grad` added up at `indices`, those at row `padding`
+    left out; with `scale_by_frequency` divided by how often their index occurs. Sums of 16-bit floats are made in f32."""
+    count, width = indices.type.numel, grad.shape[-1]
+    flat, updates = b.reshape(indices, (count,)), b.reshape(grad, (count, width))
+    dtype = updates.dtype
+    if scale_by_frequency:
+        zeros, ones = b.full((rows,), 0, I32), b.full((count,), 1, I32)
+        times = b.index_select(b.scatter_slices(zeros, flat, ones, 0, accumulate=True), flat, 0) if rows else ones
+        wide = F32 if dtype.size < 4 else dtype
+        updates = b.cast(updates, wide) if dtype is not wide else updates
+        updates = b.div(updates, b.broadcast(b.cast(times, wide), updates.shape, (0,)))
+    if padding >= 0:
+        padded = b.broadcast(b.eq(flat, padding), updates.shape, (0,))
+        updates = b.where(padded, b.full(updates.shape, 0.0, updates.dtype), updates)
+    total = b.scatter_slices(b.full((rows, width), 0.0, updates.dtype), flat, updates, 0, accumulate=True,
+                             name=name if updates.dtype is dtype else None)
+    return total if total.dtype is dtype else b.cast(total, dtype, name=name)

@@ -35,6 +35,7 @@ from thunder_fuser.ir.nodes import (
     Reduce,
     Reshape,
     ScalarType,
+    Scatter,
     Slice,
     Squeeze,
     TensorType,
@@ -142,6 +143,8 @@ class _Interpreter:
                 return torch.cat([self.values[a] for a in args], dim)
             case Gather(arg=arg, index=index, dim=dim):
                 return torch.gather(self.values[arg], dim, self.values[index].long())
+            case Scatter():
+                return self.scatter(node)
             case Pad(arg=arg, value=value, widths=widths):
                 return _pad(self.values[arg], self.scalar(value, arg.dtype), widths)
             case _:
@@ -190,6 +193,18 @@ class _Interpreter:
         if not node.dims:
             return arg.clone()
         return REDUCTIONS[node.op].torch(arg.to(self.math_dtype(node.arg.dtype)), node.dims).to(dtype)
+
+    def scatter(self, node: Scatter) -> Tensor:
+        arg, updates = self.values[node.arg], self.values[node.updates]
+        out = arg.clone() if node.preserve else arg.clone(memory_format=torch.contiguous_format)
+        places = [torch.arange(n, device=updates.device).view([-1 if k == d else 1 for k in range(updates.ndim)]).expand(updates.shape)
+                  for d, n in enumerate(updates.shape)]
+        for dim, index in zip(node.dims, node.indices):
+            number = self.values[index].long()
+            if number.device.type != "meta" and bool(((number < 0) | (number >= arg.shape[dim])).any()):
+                raise InputError(f"An index of '{node.out.name}' is out of range for size {arg.shape[dim]}.")
+            places[dim] = number
+        return out.index_put_(tuple(places), updates, accumulate=node.accumulate)
 
 
 def _anchors(fusion: Fusion) -> dict[Value, Value]:

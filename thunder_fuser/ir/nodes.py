@@ -224,8 +224,26 @@ class Reduce:
     dims: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """out = arg, then out[j with j[dims[k]] replaced by indices[k][j]] = updates[j] for every j, or += with `accumulate`.
+
+    `indices` and `updates` have one shape, no longer than arg's but for `dims`. Each index must be within arg's size, or the
+    kernel stops with an error. Of several updates of one place any is kept; sums are added up in any order. Fresh memory:
+    row-major, or with arg's strides if `preserve`."""
+
+    out: Value
+    arg: Value
+    updates: Value
+    indices: tuple[Value, ...]
+    dims: tuple[int, ...]
+    accumulate: bool = False
+    preserve: bool = False
+
+
 Node: TypeAlias = (
     Pointwise | Cast | Full | Iota | Reshape | Permute | Slice | Squeeze | Broadcast | Pad | Cat | Flip | Gather | Copy | Reduce
+    | Scatter
 )
 
 # Nodes that torch itself would answer with a view of their argument (a reshape only where strides allow it).
@@ -247,6 +265,8 @@ def operands(node: Node) -> tuple[Operand, ...]:
             return (arg, value)
         case Gather(arg=arg, index=index):
             return (arg, index)
+        case Scatter(arg=arg, updates=updates, indices=indices):
+            return (arg, updates, *indices)
         case _:
             return (node.arg,)
 

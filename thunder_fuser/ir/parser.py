@@ -30,9 +30,10 @@ _EFFECT = re.compile(r"(update|apart|views) ")
 _ATTRIBUTE = re.compile(r"(\w+)=(\[[^\]]*\]|-?\d+)(?:, |$)")
 _FIRST_ATTRIBUTE = re.compile(r"(?:^|, )(?=\w+=)")
 _NUMBER = re.compile(r"True|False|-?(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?)")
+_FLAGS = ("accumulate", "preserve")
 _STRUCTURAL = {c.__name__.lower(): c for c in (
     nodes.Cast, nodes.Full, nodes.Iota, nodes.Reshape, nodes.Permute, nodes.Slice, nodes.Squeeze, nodes.Broadcast, nodes.Pad,
-    nodes.Cat, nodes.Flip, nodes.Gather, nodes.Copy)}
+    nodes.Cat, nodes.Flip, nodes.Gather, nodes.Copy, nodes.Scatter)}
 
 
 def parse(text: str) -> Fusion:
@@ -169,7 +170,7 @@ def _attributes(op: str, text: str) -> dict[str, object]:
             value = None
         if not _fits(match[1], value):
             raise IRError(f"'{match[2]}' is no value of '{match[1]}', expected integers.")
-        found[match[1]] = tuple(value) if isinstance(value, list) else value
+        found[match[1]] = tuple(value) if isinstance(value, list) else bool(value) if match[1] in _FLAGS else value
         end = match.end()
     return found
 
@@ -178,6 +179,8 @@ def _fits(name: str, value: object) -> bool:
     """Whether an attribute's value has the type that its field has."""
     if name == "dim":
         return isinstance(value, int)
+    if name in _FLAGS:
+        return value == 1
     if name == "widths":
         return isinstance(value, list) and all(
             isinstance(w, tuple) and len(w) == 3 and all(isinstance(n, int) for n in w) for w in value)
@@ -190,12 +193,14 @@ def _make(op: str, out: Value, operands: list[Operand], attributes: dict[str, ob
     if cls is None:
         raise IRError(f"'{op}' is not an op.")
     names = attribute_names(cls)
-    defaults = {"order": None, "steps": (1,) * len(attributes.get("starts", ()))}
+    defaults = {"order": None, "accumulate": False, "preserve": False, "steps": (1,) * len(attributes.get("starts", ()))}
     attributes = {n: attributes[n] if n in attributes else defaults.get(n) for n in names} | attributes
     if set(attributes) != set(names) or any(attributes[n] is None for n in names if n != "order"):
         raise IRError(f"'{op}' has the attributes {list(names)}, got {list(attributes)}.")
     if cls in (nodes.Pointwise, nodes.Cat):
         return cls(out, *([op] if cls is nodes.Pointwise else []), tuple(operands), **attributes)
+    if cls is nodes.Scatter and len(operands) > 2:
+        return cls(out, operands[0], operands[1], tuple(operands[2:]), **attributes)
     expected = 2 if cls in (nodes.Iota, nodes.Pad, nodes.Gather) else 1
     if len(operands) != expected:
         raise IRError(f"'{op}' takes {expected} operands, got {len(operands)}.")

@@ -18,7 +18,7 @@ from typing import Any
 
 from thunder_fuser.ir.nodes import Fusion, Node, Pointwise, Reduce, ScalarType, Type, Value, operands
 
-_OPERANDS = frozenset({"out", "op", "arg", "args", "index", "value", "start", "step"})
+_OPERANDS = frozenset({"out", "op", "arg", "args", "index", "indices", "updates", "value", "start", "step"})
 
 
 def print_fusion(fusion: Fusion) -> str:
@@ -48,7 +48,7 @@ def print_node(node: Node) -> str:
     for name in attribute_names(type(node)):
         value = getattr(node, name)
         if not is_default(name, value):
-            given.append(f"{name}={list(value) if isinstance(value, tuple) else value}")
+            given.append(f"{name}={list(value) if isinstance(value, tuple) else int(value)}")
     return f"{_binder(node.out)} = {node_name(node)}({', '.join(given)})"
 
 
@@ -68,8 +68,8 @@ def attribute_names(cls: type) -> tuple[str, ...]:
 
 
 def is_default(name: str, value: Any) -> bool:
-    """Whether an attribute is left out of the text: steps of 1, and a copy in its argument's own order."""
-    return value is None or (name == "steps" and all(s == 1 for s in value))
+    """Whether an attribute is left out of the text: steps of 1, a copy in its argument's own order, and what is not so."""
+    return value is None or value is False or (name == "steps" and all(s == 1 for s in value))
 
 
 def _binder(value: Value) -> str:

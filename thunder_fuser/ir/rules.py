@@ -29,6 +29,7 @@ from thunder_fuser.ir.nodes import (
     Reduce,
     Reshape,
     ScalarType,
+    Scatter,
     Slice,
     Squeeze,
     TensorType,
@@ -52,6 +53,8 @@ def infer(node: Node, declared: TensorType | None = None) -> Type:
             return _cat(node)
         case Gather():
             return _gather(node)
+        case Scatter():
+            return _scatter(node)
         case Reshape() | Broadcast():
             arg = _tensor(node, node.arg)
             _expect(declared is not None, f"'{_name(node)}' needs a result shape.")
@@ -170,6 +173,27 @@ def _gather(node: Gather) -> Type:
             f"'gather' takes an index within shape {list(arg.shape)} but for dim {node.dim}, got {list(index.shape)}.")
     _expect(arg.shape[node.dim] > 0 or index.numel == 0, f"'gather' reads elements of dim {node.dim}, which has size 0.")
     return TensorType(arg.dtype, index.shape)
+
+
+def _scatter(node: Scatter) -> Type:
+    arg, updates = _tensor(node, node.arg), _tensor(node, node.updates)
+    rank = len(arg.shape)
+    _dims(node, node.dims, rank)
+    _expect(len(node.indices) == len(node.dims) > 0, f"'scatter' takes an index for each of dims {list(node.dims)}, got {len(node.indices)}.")
+    _expect(updates.dtype is arg.dtype, f"'scatter' takes updates of dtype '{arg.dtype}', got '{updates.dtype}'.")
+    _expect(len(updates.shape) == rank, f"'scatter' takes updates of rank {rank}, got shape {list(updates.shape)}.")
+    for index in node.indices:
+        type_ = _tensor(node, index)
+        _expect(type_.dtype.kind == "int", f"'scatter' takes indices of an integer dtype, got '{type_.dtype}'.")
+        _expect(type_.shape == updates.shape, f"'scatter' takes indices of the updates' shape {list(updates.shape)}, got {list(type_.shape)}.")
+    for d, (n, m) in enumerate(zip(updates.shape, arg.shape)):
+        _expect(d in node.dims or n <= m, f"'scatter' takes updates within shape {list(arg.shape)} but for dims {list(node.dims)}, "
+                                          f"got {list(updates.shape)}.")
+        _expect(d not in node.dims or m > 0 or updates.numel == 0, f"'scatter' writes to dim {d}, which has size 0.")
+    if node.accumulate:
+        sums = arg.dtype.kind == "int" or (arg.dtype.kind == "float" and arg.dtype.size >= 4)
+        _expect(sums, f"'scatter' accumulates integers and floats of 32 and 64 bits, got '{arg.dtype}'.")
+    return arg
 
 
 def _dims(node: Node, dims: Sequence[int], rank: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from thunder_fuser.ir import nodes as ir
 from thunder_fuser.maps.affine import Affine, Axis, dot
-from thunder_fuser.maps.exprs import Expr, Load, axes_of, topological
+from thunder_fuser.maps.exprs import Expr, Load, axes_of, fetched_in, topological
 from thunder_fuser.maps.pullback import BoxExpr, Pullback
 
 MAX_STORES = 8  # of one nest: more would cost registers, not save loads
@@ -22,11 +22,12 @@ BUSY_POINTS = 1 << 20  # of a box: fewer do not fill a large card, and more thre
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
-    """buffer[address] = expr."""
+    """buffer[address] = expr, or += with `accumulate`, where other threads may add to the same element."""
 
     buffer: ir.Value
     address: Affine
     expr: Expr
+    accumulate: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,8 +42,8 @@ class Nest:
         return math.prod(a.extent for a in self.axes)
 
     def exprs(self) -> list[Expr]:
-        """All expressions, operands first."""
-        return topological([s.expr for s in self.stores])
+        """All expressions, operands first, those of computed addresses included."""
+        return topological([*(s.expr for s in self.stores), *(f.value for f in fetched_in(s.address for s in self.stores))])
 
     def loads(self) -> list[Load]:
         return [e for e in self.exprs() if isinstance(e, Load)]
@@ -50,7 +51,7 @@ class Nest:
     def __str__(self) -> str:
         lines = [f"nest {' '.join(f'{a}:{a.extent}' for a in self.axes) or 'one point'}"]
         lines += [f"  load  {ld.buffer}[{ld.address}]" + "".join(f" if {g}" for g in ld.guards) for ld in self.loads()]
-        lines += [f"  store {s.buffer}[{s.address}]" for s in self.stores]
+        lines += [f"  {'add to' if s.accumulate else 'store'} {s.buffer}[{s.address}]" for s in self.stores]
         return "\n".join(lines)
 
 
@@ -59,6 +60,17 @@ def build(pullback: Pullback, buffers: Sequence[tuple[ir.Value, tuple[int, ...]]
     strides = dict(buffers)
     boxes = [box for value, _ in buffers for box in pullback.boxes(value)]
     return [_nest(group, strides) for group in _walked_together(boxes)]
+
+
+def build_scatter(pullback: Pullback, node: ir.Scatter, strides: tuple[int, ...]) -> list[Nest]:
+    """The nests that put the updates of a scatter into its result, whose strides are given and whose base is written."""
+    nests = []
+    for axes, index, (update, *numbers) in pullback.together((node.updates, *node.indices)):
+        place = list(index)
+        for dim, value, number in zip(node.dims, node.indices, numbers):
+            place[dim] = pullback.place(number, (), node.out.shape[dim], f"{value}[{', '.join(map(str, index))}]")
+        nests.append(Nest(axes, (Store(node.out, dot(place, strides), update, node.accumulate),)))
+    return nests
 
 
 def elements(load: Load) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -69,15 +69,19 @@ class Pullback:
 
     def boxes(self, value: ir.Value, *, max_boxes: int = MAX_BOXES) -> list[BoxExpr]:
         """The boxes that cover `value`, none if it has no elements."""
-        if math.prod(value.shape) == 0:
+        return [BoxExpr(value, axes, index, expr) for axes, index, (expr,) in self.together((value,), max_boxes=max_boxes)]
+
+    def together(self, values: Sequence[ir.Value], *, max_boxes: int = MAX_BOXES) -> list[tuple[tuple[Axis, ...], Index, list[Expr]]]:
+        """The boxes that cover the one shape of `values`: axes, index, and the element of each value there."""
+        if math.prod(values[0].shape) == 0:
             return []
-        work, done = [Box.whole(value.shape)], []
+        work, done = [Box.whole(values[0].shape)], []
         while work and not self.exhausted:
             self._box = work.pop()
             self._may_cut = len(work) + len(done) + 1 < max_boxes
             index, axes = self._box.index(self.pool)
             try:
-                done.append(BoxExpr(value, axes, index, self._pull((value, index, ()))))
+                done.append((axes, index, [self._pull((value, index, ())) for value in values]))
             except Refine as refine:
                 work.extend(reversed(refine.apply(self._box)))
         return done
@@ -315,15 +319,18 @@ class Pullback:
         number = self._memo.get(where)
         if number is None:
             return [where], lambda _: None
-        size = node.arg.shape[node.dim]
+        place = self.place(number, guards, node.arg.shape[node.dim], f"{node.index}[{', '.join(map(str, index))}]")
+        return [(node.arg, (*index[:node.dim], place, *index[node.dim + 1:]), guards)], _first
+
+
+    def place(self, number: Expr, guards: tuple[Condition, ...], size: int, label: str) -> Affine:
+        """A computed number as an index below `size`; `label` is what a person reads for it, if it is not loaded."""
         number = self._typed(number, I64)
         if isinstance(number, Position) and number.index.lo >= 0 and number.index.hi < size:
-            place = number.index
-        else:
-            loaded = number.arg if isinstance(number, Convert) else number
-            label = f"{loaded.buffer}[{loaded.address}]" if isinstance(loaded, Load) else f"{node.index}[{', '.join(map(str, index))}]"
-            place = Affine.of(self.pool.fetched(number, guards, size, free_axes(number), label))
-        return [(node.arg, (*index[:node.dim], place, *index[node.dim + 1:]), guards)], _first
+            return number.index
+        loaded = number.arg if isinstance(number, Convert) else number
+        label = f"{loaded.buffer}[{loaded.address}]" if isinstance(loaded, Load) else label
+        return Affine.of(self.pool.fetched(number, guards, size, free_axes(number), label))
 
 
 def _is_exact(expr: Expr, dtype: DType) -> bool:

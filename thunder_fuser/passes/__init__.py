@@ -16,6 +16,7 @@ from thunder_fuser.ir.verify import verify
 from thunder_fuser.passes.cse import cse
 from thunder_fuser.passes.dce import dce
 from thunder_fuser.passes.merge_casts import merge_casts
+from thunder_fuser.passes.own_bases import own_bases
 from thunder_fuser.passes.own_updates import own_updates
 
 Pass = Callable[[Fusion], Fusion]
@@ -28,6 +29,7 @@ PASSES: tuple[tuple[Pass, str], ...] = (
     (cse,         "nodes after different casts of one value are equal now"),
     (dce,         "casts and merged nodes leave operands that nothing reads"),
     (own_updates, "what is written into an input is stored there: nothing else may count on finding it elsewhere"),
+    (own_bases,   "once nothing is merged any more; a scatter overwrites what it is given"),
 )
 # fmt: on
 

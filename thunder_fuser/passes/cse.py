@@ -22,6 +22,7 @@ from thunder_fuser.ir.nodes import (
     Pointwise,
     Reduce,
     Reshape,
+    Scatter,
     Slice,
     Squeeze,
     TensorType,
@@ -29,7 +30,7 @@ from thunder_fuser.ir.nodes import (
 )
 from thunder_fuser.passes.rewrite import exposed, rebuilt, substitute
 
-_NODES = (Pointwise, Cast, Full, Iota, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Gather, Reduce)
+_NODES = (Pointwise, Cast, Full, Iota, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Gather, Reduce, Scatter)
 _FIELDS = {cls: attrgetter(*(f.name for f in dataclasses.fields(cls) if f.name != "out")) for cls in _NODES}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from thunder_fuser.ir.nodes import VIEW_NODES, Cat, Full, Fusion, Gather, Iota, Node, Operand, Pad, Pointwise, Update, Value, operands
+from thunder_fuser.ir.nodes import VIEW_NODES, Cat, Full, Fusion, Gather, Iota, Node, Operand, Pad, Pointwise, Scatter, Update, Value, operands
 
 
 def substitute(node: Node, replaced: Mapping[Value, Value]) -> Node:
@@ -25,6 +25,8 @@ def substitute(node: Node, replaced: Mapping[Value, Value]) -> Node:
             return dataclasses.replace(node, arg=new[0], value=new[1])
         case Gather():
             return dataclasses.replace(node, arg=new[0], index=new[1])
+        case Scatter():
+            return dataclasses.replace(node, arg=new[0], updates=new[1], indices=tuple(new[2:]))
         case _:
             return dataclasses.replace(node, arg=new[0])
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from thunder_fuser.ir import nodes as ir
 from thunder_fuser.maps.exprs import Load, Scalar
-from thunder_fuser.maps.nests import Nest, build, elements
+from thunder_fuser.maps.nests import Nest, build, build_scatter, elements
 from thunder_fuser.maps.pullback import Pullback
 from thunder_fuser.schedule.order import indices, reductions
 from thunder_fuser.schedule.plan import KernelPlan
@@ -32,7 +32,8 @@ def plan_segment(segment: Segment, fusion: ir.Fusion, producers: Mapping[ir.Valu
                  alignment: Mapping[ir.Value, int]) -> list[KernelPlan]:
     """The kernels of a segment: one, or several if it holds several long reductions or very many nests."""
     pullback = Pullback(producers, sources, budget=MAX_RECOMPUTE * len(fusion.nodes) + 4096)
-    nests = build(pullback, segment.targets)
+    scatter = segment.scatter
+    nests = build_scatter(pullback, scatter, segment.targets[0][1]) if scatter is not None else build(pullback, segment.targets)
     if pullback.exhausted:
         raise TooMuchRecomputation(pullback.counts())
     long = [n for n in nests if any(is_large(a) for a in reductions(n))]
@@ -40,7 +41,7 @@ def plan_segment(segment: Segment, fusion: ir.Fusion, producers: Mapping[ir.Valu
     plans = [_kernel("reduction", (n,), alignment, n) for n in long]
     for k in range(0, len(short), MAX_NESTS):
         part = short[k:k + MAX_NESTS]
-        schedule = "pointwise" if len(part) == 1 and len(part[0].stores) == 1 else "boxes"
+        schedule = "scatter" if scatter is not None else "pointwise" if len(part) == 1 and len(part[0].stores) == 1 else "boxes"
         plans.append(_kernel(schedule, part, alignment, None))
     return plans
 

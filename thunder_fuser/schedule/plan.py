@@ -73,7 +73,7 @@ class NestPlan:
             head += f", stores repeated over {' '.join(map(str, self.repeats))}"
         lines = [head]
         for access, vector in self.access.items():
-            kind = "store" if isinstance(access, Store) else "load "
+            kind = ("add to" if access.accumulate else "store") if isinstance(access, Store) else "load "
             width = {0: "one element", 1: "lane by lane"}.get(vector.width, f"{vector.width} elements")
             lines.append(f"  {kind} {access.buffer}[{access.address}]: {width}" + (f" ({vector.limit})" if vector.limit else ""))
         return "\n".join(lines)
@@ -128,7 +128,7 @@ class ReductionPlan:
 class KernelPlan:
     """One launch: bundles side by side on the grid, or one reduction."""
 
-    schedule: str  # "pointwise" | "boxes" | "reduction"
+    schedule: str  # "pointwise" | "boxes" | "reduction" | "scatter"
     bundles: tuple[Bundle, ...]
     reduction: ReductionPlan | None
     threads: int

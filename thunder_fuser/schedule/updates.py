@@ -13,25 +13,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from thunder_fuser.analysis.updates import Write
 from thunder_fuser.ir import nodes as ir
 from thunder_fuser.maps.exprs import Load
+from thunder_fuser.maps.nests import Store
 from thunder_fuser.schedule.kernels import plan_segment
 from thunder_fuser.schedule.plan import KernelPlan
 from thunder_fuser.schedule.segment import Segment
 
 
-def unsafe(kernels: Sequence[KernelPlan], direct: Iterable[Write]) -> list[ir.Value]:
+Bases = Mapping[ir.Value, ir.Value]
+"""What a scatter writes into, and its result: two values in one memory."""
+
+
+def unsafe(kernels: Sequence[KernelPlan], direct: Iterable[Write], bases: Bases) -> list[ir.Value]:
     """The values of those `direct` writes that must not be stored straight into their input by `kernels`."""
-    return [write.value for write in direct if not _is_safe(kernels, write)]
+    return [write.value for write in direct if not _is_safe(kernels, write, bases)]
 
 
-def _is_safe(kernels: Sequence[KernelPlan], write: Write) -> bool:
-    stores = [k for k, kernel in enumerate(kernels) if write.value in kernel.writes]
+def _is_safe(kernels: Sequence[KernelPlan], write: Write, bases: Bases) -> bool:
+    stores = [k for k, kernel in enumerate(kernels) if any(bases.get(v, v) is write.value for v in kernel.writes)]
     if any(write.of in kernel.reads for kernel in kernels[min(stores, default=0) + 1:]):
         return False
     first = kernels[stores[0]] if stores else None
     if first is None or write.of not in first.reads:
         return True
     for nest in first.nests:
-        stored = {store.address + write.offset for store in nest.stores if store.buffer is write.value}
+        stored = {store.address + write.offset for store in nest.stores if bases.get(store.buffer, store.buffer) is write.value}
         for load in nest.loads():
             if load.buffer is write.of and load.address not in stored:
                 return False
@@ -59,7 +64,20 @@ def alignment_of(write: Write, alignment: Mapping[ir.Value, int]) -> int:
     return math.gcd(16, alignment[write.of], write.offset * write.value.dtype.size)
 
 
-def marked(kernel: KernelPlan, direct: Iterable[Write]) -> KernelPlan:
+def marked(kernel: KernelPlan, direct: Sequence[Write], bases: Bases) -> KernelPlan:
     """`kernel`, told which of its buffers are one memory, read and written."""
-    both = [w for w in direct if w.value in kernel.writes and w.of in kernel.reads]
-    return dataclasses.replace(kernel, in_place=frozenset(v for w in both for v in (w.value, w.of))) if both else kernel
+    both = [(v, w.of) for v in kernel.writes for w in direct if bases.get(v, v) is w.value and w.of in kernel.reads]
+    return dataclasses.replace(kernel, in_place=frozenset(v for pair in both for v in pair)) if both else kernel
+
+
+def changes_nothing(kernel: KernelPlan, direct: Sequence[Write], bases: Bases) -> bool:
+    """Whether a kernel only stores, straight into an input, what lies there: the base of a scatter in place."""
+    places = {w.value: w for w in direct}
+
+    def is_idle(store: Store) -> bool:
+        write = places.get(bases.get(store.buffer))
+        load = store.expr
+        return (write is not None and isinstance(load, Load) and load.buffer is write.of and not load.guards
+                and load.address == store.address + write.offset)
+
+    return all(is_idle(store) for nest in kernel.nests for store in nest.stores)
