@@ -126,7 +126,7 @@ def test_index_put_of_one_and_of_several_indices(device: str, accumulate: bool) 
 def test_gradient_of_an_embedding(device: str, dtype: torch.dtype) -> None:
     tokens, grad = torch.randint(0, 9, (4, 11)), torch.randint(-4, 5, (4, 11, 6)).to(dtype)
     for padding, scaled in ((-1, False), (3, False), (-1, True), (0, True)):
-        (got,) = run(lambda b, g, t: embedding_gradient(b, g, t, 10, padding, scale_by_frequency=scaled), grad, tokens, device=device)
+        (got,) = run(lambda b, g, t, p=padding, s=scaled: embedding_gradient(b, g, t, 10, p, scale_by_frequency=s), grad, tokens, device=device)
         want = torch.ops.aten.embedding_backward(grad.double(), tokens, 10, padding, scaled, False)
         torch.testing.assert_close(got, want.to(dtype))
 
@@ -138,6 +138,40 @@ def test_nothing_to_write_and_nothing_to_write_into(device: str) -> None:
     assert torch.equal(got, x)
     (got,) = run(lambda b, x, i, u: b.scatter(x, i, u, 0), torch.empty(0, 3), none, torch.empty(0, 3), device=device)
     assert got.shape == (0, 3)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", ["from elsewhere", "from itself", "changed first", "returned too", "a view"])
+def test_in_place(device: str, case: str) -> None:
+    """`x.index_add_`: straight into x where nothing reads it too late, and then without copying x onto itself."""
+    x, rows, u = torch.randint(-4, 4, (6, 64)).float(), torch.tensor([5, 0, 5]), torch.randint(-4, 4, (3, 64)).float()
+    b = FusionBuilder("cache")
+    cache, index, new = b.tensor(F32, (6, 64)), b.tensor(I64, (3,)), b.tensor(F32, (3, 64))
+    target = b.slice(cache, (0, 0), (6, 64)) if case == "a view" else cache
+    updates = {"from itself": lambda: b.mul(b.slice(cache, (0, 0), (3, 64)), 2.0)}.get(case, lambda: new)()
+    base = b.mul(cache, 3.0) if case == "changed first" else target
+    made = b.scatter_slices(base, index, updates, 0, accumulate=True)
+    b.update(target, made)
+    b.output(b.sum(made, (1,)))
+    if case == "returned too":
+        b.output(made)
+    exe = compile_fusion(b.build(), {"cpu": "host", "cuda": "cuda"}[device])
+    want = (x * 3 if case == "changed first" else x).index_add(0, rows, x[:3] * 2 if case == "from itself" else u)
+    given = x.clone().to(device)
+    got = [g.cpu() for g in exe(given, rows.to(device), u.to(device))]
+    assert torch.equal(given.cpu(), want) and torch.equal(got[0], want.sum(1)) and all(torch.equal(g, want) for g in got[1:])
+
+
+def test_a_cache_is_written_without_reading_it() -> None:
+    b = FusionBuilder("cache")
+    cache, index, new = b.tensor(BF16, (100, 64)), b.tensor(I64, (3,)), b.tensor(BF16, (3, 64))
+    b.update(cache, b.scatter_slices(cache, index, new, 0))
+    exe = compile_fusion(b.build(), "host")
+    given, new = torch.randn(100, 64).bfloat16(), torch.randn(3, 64).bfloat16()
+    want = given.index_copy(0, torch.tensor([7, 99, 0]), new)
+    exe(given, torch.tensor([7, 99, 0]), new)
+    assert torch.equal(given, want)
+    assert [k.schedule for k in exe.stages().kernels] == ["scatter"] and exe.stages().launches.allocations == ()
 
 
 def test_an_index_out_of_range_is_an_error() -> None:

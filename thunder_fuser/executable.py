@@ -49,6 +49,7 @@ class Executable:
         self._sizes: dict[Any, list[int]] = {}  # bytes that each tensor spans, by the key of strides
         self._updated = fusion.updated_inputs()
         self._last: list[Any] = [None]  # the key of the last call
+        self._any_order = any(isinstance(n, Scatter) and n.accumulate and n.out.dtype.kind == "float" for n in fusion.nodes)
         self.plans_made = 0
         self.call, self._key = self._functions(check_inputs)
         self._compiled = CompiledCall(self.call, self._last, len(fusion.inputs), self._use)
@@ -161,7 +162,7 @@ class Executable:
             run = plan.bind(len(inputs), self._tensors, device, launchers)
             if device.type == "cuda" and torch.cuda.device_count() > 1:
                 run = _on_device(run, device)
-            if any(isinstance(n, Scatter) and n.accumulate and n.out.dtype.kind == "float" for n in self.fusion.nodes):
+            if self._any_order:
                 run = _unless_deterministic(run, self.fusion.name)
             self.plans_made += 1
             self._plans[key] = run
@@ -177,7 +178,9 @@ class Executable:
         self.call = call
 
     def _compile_call(self, key: Any, inputs: Sequence[Any], plan: LaunchPlan, launchers: Sequence[Launcher], device: torch.device) -> None:
-        """Lets compiled code answer for inputs like these, if it can read all of them."""
+        """Lets compiled code answer for inputs like these, if it can read all of them and need not ask torch."""
+        if self._any_order:
+            return
         patterns: list[Pattern] = []
         for given, value in zip(inputs, self.fusion.inputs):
             if isinstance(given, torch.Tensor):

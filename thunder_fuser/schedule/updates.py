@@ -18,7 +18,6 @@ from thunder_fuser.schedule.kernels import plan_segment
 from thunder_fuser.schedule.plan import KernelPlan
 from thunder_fuser.schedule.segment import Segment
 
-
 Bases = Mapping[ir.Value, ir.Value]
 """What a scatter writes into, and its result: two values in one memory."""
 
@@ -72,6 +71,8 @@ def marked(kernel: KernelPlan, direct: Sequence[Write], bases: Bases) -> KernelP
 
 def changes_nothing(kernel: KernelPlan, direct: Sequence[Write], bases: Bases) -> bool:
     """Whether a kernel only stores, straight into an input, what lies there: the base of a scatter in place."""
+    if not direct:
+        return False
     places = {w.value: w for w in direct}
 
     def is_idle(store: Store) -> bool:
