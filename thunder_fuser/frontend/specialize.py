@@ -76,7 +76,7 @@ class _Replay:
         self.shapes: dict[int, torch.Tensor] = {}  # tensor symbol -> a meta tensor like it
         self.numbers: dict[int, Any] = {}  # scalar or vector symbol -> what it is, once known
         self.expressions: dict[str, str] = {}  # input of a fusion -> the Python that makes it of the variable
-        self.exported: list[list[str]] = [[] for _ in names]  # names of the results of fusion k
+        self.exported: list[dict[str, None]] = [{} for _ in names]  # names of the results of fusion k, in order
         self.items: set[int] = set()
         for (declaration, symbol), given in zip(flat_slots, flat):
             if isinstance(declaration, TensorInput):
@@ -146,7 +146,7 @@ class _Replay:
         home = self.homes.get(symbol.index)
         if home is not None and repr(symbol) not in self.exported[home]:
             self.lowerings[home].b.output(self.values[home][symbol.index])
-            self.exported[home].append(repr(symbol))
+            self.exported[home][repr(symbol)] = None
 
     def call(self, record: Record) -> TorchStep:
         """The step of an op that torch runs. Torch itself says, from tensors without data, what it returns or what is wrong."""
@@ -174,7 +174,7 @@ class _Replay:
             values = [self.operand(0, s) for s in symbols]
             for value in values:
                 self.lowerings[0].b.output(value)
-            self.exported[0] = [f"out{k}" for k in range(len(values))]
+            self.exported[0] = dict.fromkeys(f"out{k}" for k in range(len(values)))
             return tuple(self.exported[0])
         times: Counter[int] = Counter()
         names = []
