@@ -178,7 +178,6 @@ WRONG = [
     ((3.0,), "Input 0 of fusion 'f' is a 'float', expected a tensor."),
     ((torch.zeros(4, 6, device="meta"),), "Inputs of fusion 'f' are on 'meta', but its backend is 'host'."),
     ((torch.zeros(4, 6).to_sparse(),), "Input 0 of fusion 'f' has the layout torch.sparse_coo, expected torch.strided."),
-    ((torch._neg_view(torch.zeros(4, 6)),), "Input 0 of fusion 'f' is a view that torch negates when it is read, call resolve_neg() first."),
 ]
 
 

@@ -20,6 +20,7 @@ from thunder_fuser.codegen.kernel import emit, kernel_text
 from thunder_fuser.debug.dump import dump
 from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.executable import Executable
+from thunder_fuser.ir.dtypes import real_of
 from thunder_fuser.ir.nodes import Fusion, Node, ScalarType, Scatter, Value
 from thunder_fuser.passes import simplify
 from thunder_fuser.runtime.launch_plan import Allocation, KernelCall, LaunchPlan, OutputRecipe
@@ -146,9 +147,13 @@ def _launch_plan(fusion: Fusion, info: AliasInfo, segments: Segments, kernels: S
     places |= {base: places[out] for base, out in bases.items() if out in places}
 
     def call(kernel: KernelPlan, source: KernelSource) -> KernelCall:
-        parameters = (*kernel.reads, *kernel.scalars, *kernel.writes)
-        kinds = tuple(v.dtype.name if isinstance(v.type, ScalarType) else "ptr" for v in parameters)
-        return KernelCall(source, kernel.blocks, kernel.threads, tuple(places[v] for v in parameters), kinds)
+        arguments = [(places[v], "ptr") for v in kernel.reads]
+        for v in kernel.scalars:
+            part = real_of(v.dtype).name
+            _, index = place = places[v]
+            arguments += [(("real", index), part), (("imag", index), part)] if v.dtype.kind == "complex" else [(place, part)]
+        arguments += [(places[v], "ptr") for v in kernel.writes]
+        return KernelCall(source, kernel.blocks, kernel.threads, tuple(p for p, _ in arguments), tuple(kind for _, kind in arguments))
 
     return LaunchPlan(
         allocations=tuple(Allocation(v.name, v.shape, s, v.dtype.torch) for v, s in strides.items()),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from thunder_fuser.errors import InputError, UnsupportedError
-from thunder_fuser.ir.dtypes import DType
+from thunder_fuser.ir.dtypes import F32, F64, DType
 from thunder_fuser.ir.nodes import Fusion, Scatter, TensorType
 from thunder_fuser.report import Report
 from thunder_fuser.runtime.compile_pool import POOL
@@ -107,7 +107,7 @@ class Executable:
         for k in self._tensors:
             parts += [f"in{k}.stride()", f"p{k} & 15"]
             if check_inputs:  # `device`, since a meta tensor's get_device() is that of the CPU
-                parts += [f"in{k}.device", f"in{k}.shape", f"in{k}.dtype", f"in{k}.__class__", f"in{k}.is_neg()"]
+                parts += [f"in{k}.device", f"in{k}.shape", f"in{k}.dtype", f"in{k}.__class__"]
             elif torch.cuda.device_count() > 1:
                 parts.append(f"in{k}.get_device()")
         if check_inputs:
@@ -115,7 +115,7 @@ class Executable:
         if not self._tensors:
             parts.append("current_device()")
         inputs, key = ", ".join(names), f"({', '.join(parts)},)"
-        read = "".join(f"    p{k} = in{k}.data_ptr()\n" for k in self._tensors)
+        read = "".join(f"{self._resolved(k)}    p{k} = in{k}.data_ptr()\n" for k in self._tensors)
         make = f"    key = {key}\n"
         if self._updated:
             make += f"    key = (key, overlaps(key, ({', '.join(f'in{k}' for k in self._tensors)},), ({', '.join(pointers)},)))\n"
@@ -123,7 +123,7 @@ class Executable:
                 f"def call({inputs}):\n{read}{make}    run = find(key)\n"
                 f"    if run is None: run = plan(key, [{inputs}])\n"
                 f"    last[0] = key\n    return run({', '.join([*names, *pointers])})\n")
-        namespace: dict[str, Any] = {"find": self._plans.get, "plan": self._plan, "last": self._last, "overlaps": self._overlaps,
+        namespace: dict[str, Any] = {"find": self._plans.get, "plan": self._plan, "last": self._last, "overlaps": self._overlaps, "refuse": self._refuse,
                                      "current_device": lambda: torch.cuda.current_device() if torch.cuda.is_available() else -1}
         exec(compile(text, f"<call of fusion {self.fusion.name}>", "exec"), namespace)
         return namespace["call"], namespace["key"]
@@ -146,6 +146,18 @@ class Executable:
         spans = [(k, p, p + size) for k, p, size in zip(self._tensors, pointers, sizes)]
         return tuple((k, other) for k, low, high in spans if k in self._updated
                      for other, first, last in spans if other != k and low < last and first < high)
+
+    def _resolved(self, k: int) -> str:
+        """Statements that make input k of `call` a tensor whose memory holds its values: torch conjugates and negates some
+        views of complex tensors, and of their parts, only when they are read. Nothing can be written into those."""
+        kind, dtype = self.fusion.inputs[k].dtype.kind, self.fusion.inputs[k].dtype
+        lazy = (["conj"] if kind == "complex" else []) + (["neg"] if kind == "complex" or dtype in (F32, F64) else [])
+        does = f"refuse({k})" if k in self._updated else "in{0} = in{0}.resolve_{1}()"
+        return "".join(f"    if in{k}.is_{what}(): {does.format(k, what)}\n" for what in lazy)
+
+    def _refuse(self, k: int) -> None:
+        raise InputError(f"Input {k} of fusion '{self.fusion.name}' is a view that torch conjugates or negates when it is read, "
+                         "expected plain memory, since the fusion writes into it.")
 
     def _plan(self, key: Any, inputs: Sequence[Any]) -> Callable[..., list[Any]]:
         with self._lock:
@@ -207,8 +219,6 @@ class Executable:
             if given.dtype is not value.dtype.torch or tuple(given.shape) != value.shape:
                 raise InputError(f"Input {k} of fusion '{name}' is {given.dtype} {list(given.shape)}, "
                                  f"expected {value.dtype.torch} {list(value.shape)}.")
-            if given.is_neg():
-                raise InputError(f"Input {k} of fusion '{name}' is a view that torch negates when it is read, call resolve_neg() first.")
             if given.device.type in ("cpu", "cuda") and given.numel() and not given.data_ptr():
                 raise InputError(f"Input {k} of fusion '{name}' is a '{type(given).__name__}' without memory, expected a tensor with data.")
             devices.setdefault(given.device, k)
@@ -232,6 +242,8 @@ def _check_number(what: str, given: Any, dtype: DType) -> None:
         fits, expected = isinstance(given, bool), "a bool"
     elif dtype.kind == "int":
         fits, expected = isinstance(given, int) and -(2**63) <= given < 2**63, "an integer of 64 bits"
+    elif dtype.kind == "complex":
+        fits, expected = isinstance(given, (complex, float)) or (isinstance(given, int) and abs(given) < 2**1023), "a complex number"
     else:
         fits, expected = isinstance(given, float) or (isinstance(given, int) and abs(given) < 2**1023), "a float"
     if not fits:

@@ -35,7 +35,7 @@ def _why_not_operands(op: PointwiseOp, args: tuple[Any, ...]) -> str | None:
     if len(typed) > 1:
         return f"the operands of '{op.name}' have different dtypes"
     for dtype in typed:
-        if dtype.kind not in op.accepts:
+        if not op.takes(dtype):
             return f"'{op.name}' of dtype '{dtype}' is not supported"
     return None
 

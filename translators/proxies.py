@@ -11,7 +11,7 @@ from typing import Any
 from thunder.core.dtypes import to_torch_dtype
 from thunder.core.proxies import FutureTensorProxy, NumberProxy, TensorProxy
 
-from thunder_fuser.ir.dtypes import BOOL, F64, I64, DType, from_torch, is_supported
+from thunder_fuser.ir.dtypes import BOOL, C128, F64, I64, DType, from_torch, is_supported
 
 MAX_RANK = 8
 
@@ -41,7 +41,7 @@ def why_not_dtype(dtype: Any) -> str | None:
 def why_not_number(x: Any) -> str | None:
     """Why a Python number, or a proxy of one, cannot be an operand."""
     kind = python_type(x)
-    return None if kind in (bool, int, float) else f"'{x}' is not a real number"
+    return None if kind in (bool, int, float, complex) else f"'{x}' is not a number"
 
 
 def why_not_static(*values: Any) -> str | None:
@@ -63,7 +63,7 @@ def dtype_of(x: TensorProxy) -> DType:
 
 def number_dtype(x: NumberProxy) -> DType:
     """The IR dtype of a number that is handed in at call time."""
-    return {bool: BOOL, int: I64, float: F64}[python_type(x)]
+    return {bool: BOOL, int: I64, float: F64, complex: C128}[python_type(x)]
 
 
 def python_type(x: Any) -> type:

@@ -274,7 +274,7 @@ REFUSED = {
     "alias of a result": (lambda fd, t: fd.add_output(t, fd.ops.neg(t)), IRError, "a tensor input as alias_input, got 'T1'"),
     "alias of a scalar": (lambda fd, t: fd.add_output(t, fd.define_scalar(None)), IRError, "a tensor input as alias_input, got 'S1'"),
     "alias of another dtype": (lambda fd, t: fd.add_output(fd.ops.lt(t, 0.0), t), IRError, "DataType.Bool and 2, got DataType.Float and 2"),
-    "complex": (lambda fd, t: fd.define_tensor([2], dtype=DataType.ComplexFloat), UnsupportedError, "ComplexFloat' is not"),
+    "dtype": (lambda fd, t: fd.define_tensor([2], dtype=DataType.Float8_e8m0fnu), UnsupportedError, "Float8_e8m0fnu' is not"),
     "manual cat": (lambda fd, t: fd.ops.cat([t], 0, manual_padding=True), UnsupportedError, "manual_padding=True is not"),
     "arguments": (lambda fd, t: fd.ops.add(t), IRError, "'add': missing a required argument: 'rhs'"),
     "operand": (lambda fd, t: fd.ops.neg("x"), IRError, "'neg' takes a TensorView, a Scalar or a number, got ''x''"),

@@ -18,6 +18,10 @@ TABLE = [name for name in POINTWISE if name != "where"]
 def _operands(name: str, dtype: torch.dtype, device: str) -> list[torch.Tensor]:
     row = POINTWISE[name]
     low, high = row.domain
+    if dtype is torch.float8_e5m2:
+        return [torch.randint(-9, 9, (5, 7), device=device).float().to(dtype) for _ in range(row.arity)]
+    if dtype.is_complex:
+        return [torch.randn(5, 7, dtype=dtype, device=device) for _ in range(row.arity)]
     if dtype.is_floating_point:
         return [torch.empty(5, 7, dtype=dtype, device=device).uniform_(low, high) for _ in range(row.arity)]
     if dtype is torch.bool:
@@ -25,7 +29,8 @@ def _operands(name: str, dtype: torch.dtype, device: str) -> list[torch.Tensor]:
     return [torch.randint(1, 9, (5, 7), dtype=dtype, device=device) for _ in range(row.arity)]
 
 
-DTYPES = {"float": [torch.float32, torch.float64], "int": [torch.int32, torch.int64], "bool": [torch.bool]}
+DTYPES = {"float": [torch.float32, torch.float64], "int": [torch.int32, torch.int64], "bool": [torch.bool], "complex": [torch.complex64, torch.complex128],
+          "float8": [torch.float8_e5m2]}
 TAKEN = [(name, dtype) for name in TABLE for kind in sorted(POINTWISE[name].accepts) for dtype in DTYPES[kind]]
 
 
@@ -35,8 +40,10 @@ def test_table_op(name: str, dtype: torch.dtype, device: str, run_one) -> None:
     operands = _operands(name, dtype, device)
     out = run_one(lambda fd, *xs: getattr(fd.ops, name)(*xs), *operands)
     if out.dtype.is_floating_point:
-        expected = row.torch(*(t.double() for t in operands))
+        expected = row.torch(*(t.to(torch.complex128) if t.is_complex() else t.double() for t in operands))
         torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-6)
+    elif out.is_complex():
+        torch.testing.assert_close(out, row.torch(*operands), rtol=1e-5, atol=1e-6)
     else:
         assert torch.equal(out, row.torch(*operands))
 

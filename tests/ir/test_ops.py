@@ -17,7 +17,7 @@ import torch
 from thunder_fuser.codegen.literals import cuda_literal
 from thunder_fuser.codegen.prelude import prelude
 from thunder_fuser.ir.builder import FusionBuilder
-from thunder_fuser.ir.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I8, I32, I64, U8, DType, as_number
+from thunder_fuser.ir.dtypes import BF16, BOOL, C64, DTYPES, F16, F32, F64, I8, I32, I64, U8, DType, as_number, real_of
 from thunder_fuser.ir.interpreter import evaluate
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS, PointwiseOp
 from thunder_fuser.runtime import driver
@@ -31,20 +31,21 @@ FOLDS = [(op, d) for op in REDUCTIONS.values() for d in MATH if d.kind in op.acc
 LITERALS = [
     (v, d) for d in MATH for v in (
         True, 0, 1, -1, 5, 0.0, -0.0, 0.1, -0.1, 1e-40, 1e-45, 5e-324, 3.4e38, 1e39, -1e39, 1e16, 2**24 + 1, 1 / 3, 127, 128,
-        -128, 255, 300, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 2**64, math.inf, -math.inf, math.nan)
-    if not (d.kind == "int" and isinstance(v, float) and not math.isfinite(v))
+        -128, 255, 300, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 2**64, math.inf, -math.inf, math.nan, 1 + 2j, complex(-0.0, -0.5),
+        complex(math.nan, -math.inf))
+    if not (d.kind == "int" and isinstance(v, float) and not math.isfinite(v)) and not (isinstance(v, complex) and d.kind != "complex")
 ]
 
 
 def test_rows_have_the_shape_that_others_count_on() -> None:
     for op in POINTWISE.values():
-        assert op.arity in (1, 2, 3) and op.out in ("same", "bool")
+        assert op.arity in (1, 2, 3) and op.out in ("same", "bool", "real", "complex")
         assert hasattr(FusionBuilder, op.name)
     assert POINTWISE["where"].arity == 3 and not POINTWISE["nextafter"].takes(BF16)
 
 
 def _function(op: PointwiseOp, dtype: DType) -> str:
-    out = "bool" if op.out == "bool" else dtype.math
+    out = op.result(dtype).math
     first = "bool" if op.name == "where" else dtype.math
     value = op.expression(dtype).format("a[i]", "b[i]", "c[i]")
     return (f"ENTRY {op.name}_{dtype}(const {first}* a, const {dtype.math}* b, const {dtype.math}* c, {out}* out, long long n) "
@@ -66,7 +67,8 @@ def _unit() -> str:
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("ops")
-    math_text = (resources.files("thunder_fuser.codegen") / "cuda" / "math.cuh").read_text()
+    cuda = resources.files("thunder_fuser.codegen") / "cuda"
+    math_text = "".join((cuda / name).read_text() for name in ("complex.cuh", "math.cuh", "complex_math.cuh"))
     (folder / "ops.cpp").write_text(f"#define ENTRY extern \"C\" void\n{math_text}\n{_unit()}")
     compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
     warnings = ["-Wall", "-Werror", "-Wno-overflow", "-Wno-int-in-bool-context"]
@@ -95,6 +97,10 @@ def _values(op: PointwiseOp, dtype: DType) -> list[torch.Tensor]:
         special = torch.tensor(picked, dtype=dtype.torch)
         drawn = torch.randint(info.min, info.max, (op.arity, 2000), dtype=dtype.torch, generator=generator)
         drawn[:, :1000] %= 12
+    elif dtype.kind == "complex":
+        parts = torch.tensor([0.0, -0.0, 1e-3, 0.5, 1.0, -1.0, 2.0, -7.5], dtype=real_of(dtype).torch)
+        special = torch.complex(*(p.flatten() for p in torch.meshgrid(parts, parts, indexing="ij")))
+        drawn = torch.randn(op.arity, 2000, dtype=dtype.torch, generator=generator) * 2
     else:
         special = _floats(dtype.torch)
         low, high = op.domain
@@ -102,7 +108,7 @@ def _values(op: PointwiseOp, dtype: DType) -> list[torch.Tensor]:
     pairs = torch.tensor(list(itertools.product(range(len(special)), repeat=min(op.arity, 2)))).T
     columns = [torch.cat([special[pairs[k % len(pairs)].roll(k // 2)], drawn[k]]) for k in range(op.arity)]
     if op.name == "where":
-        columns[0] = columns[0] > 0
+        columns[0] = (columns[0].real if columns[0].is_complex() else columns[0]) > 0
     return columns
 
 
@@ -114,6 +120,8 @@ def _defined(op: PointwiseOp, dtype: DType, args: list[torch.Tensor]) -> torch.T
         return (args[0] != torch.iinfo(dtype.torch).min) & (args[1] != torch.iinfo(dtype.torch).min) | (dtype is U8)
     if dtype.kind == "float" and op.name in ("fmod", "remainder"):  # its vectorised kernels divide: NaN if that overflows
         return ~((args[0] / args[1]).isinf() & args[0].isfinite() & (args[1] != 0))
+    if op.name == "pow" and dtype.kind == "complex":  # 0 ** 0 is NaN with a tensor as exponent, 1 with a number
+        return (args[0] != 0) | (args[1].real > 0)
     if op.name == "lerp":  # a fused multiply-add, which both may use, overflows later
         return ((args[0].abs() < 1e30) & (args[1].abs() < 1e30)) | args[0].isinf() | args[1].isinf()
     return torch.ones_like(args[0], dtype=torch.bool)
@@ -158,6 +166,12 @@ def cubin() -> bytes:
 def _assert_right(op: PointwiseOp, dtype: DType, args: list[torch.Tensor], got: torch.Tensor, want: torch.Tensor) -> None:
     """Integers and bools equal torch's. Floats equal torch's or are within 16 units in the last place of the float64
     result; NaN, infinities and the sign of zero are torch's."""
+    if op.name == "complex":
+        assert torch.equal(torch.view_as_real(got).nan_to_num(7.0), torch.view_as_real(want).nan_to_num(7.0))
+        return
+    if dtype.kind == "complex" and op.out != "bool":
+        _assert_near(op, dtype, args, got, want)
+        return
     if dtype.kind != "float" or op.out == "bool":
         assert torch.equal(got, want), _first_difference(got != want, args, got, want)
         return
@@ -169,6 +183,16 @@ def _assert_right(op: PointwiseOp, dtype: DType, args: list[torch.Tensor], got: 
     right = ((got == want) & (want != 0)) | (got.isnan() & want.isnan()) | zeros | (close & (exact != 0))
     if op.name in ("maximum", "minimum", "relu", "lerp"):  # torch's CPU kernels do not tell zeros apart
         right |= (got == 0) & (want == 0)
+    assert right.all(), _first_difference(~right, args, got, want)
+
+
+def _assert_near(op: PointwiseOp, dtype: DType, args: list[torch.Tensor], got: torch.Tensor, want: torch.Tensor) -> None:
+    """Complex numbers are within 32 units in the last place of the exact ones' size, or are torch's where those are not finite."""
+    exact = op.torch(*(a.to(torch.complex128) if a.is_complex() else a for a in args))
+    tolerance = 32 * torch.finfo(real_of(dtype).torch).eps * exact.abs().clamp(min=torch.finfo(real_of(dtype).torch).smallest_normal)
+    if op.name == "pow":
+        tolerance = tolerance * (1 + args[1].abs() * (1 + args[0].abs().log().abs().nan_to_num(posinf=1.0)))
+    right = ((got - exact).abs() <= tolerance) | (~exact.isfinite() & ~got.isfinite())
     assert right.all(), _first_difference(~right, args, got, want)
 
 
@@ -202,14 +226,14 @@ def test_maximum_and_minimum_tell_zeros_apart(host: ctypes.CDLL) -> None:
 @pytest.mark.parametrize("length", [0, 1, 13])
 def test_generated_reduction_is_torch(host: ctypes.CDLL, op: object, dtype: DType, length: int) -> None:
     generator = torch.Generator().manual_seed(length)
-    x = torch.randint(0, 100, (length,), generator=generator).to(dtype.torch) if dtype.kind != "float" else \
-        torch.randn(length, dtype=dtype.torch, generator=generator)
+    inexact = dtype.kind in ("float", "complex")
+    x = torch.randn(length, dtype=dtype.torch, generator=generator) if inexact else torch.randint(0, 100, (length,), generator=generator).to(dtype.torch)
     out = torch.empty((), dtype=dtype.torch)
     call = [ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(out.data_ptr()), ctypes.c_longlong(length)]
     getattr(host, f"fold_{op.name}_{dtype}")(*call)
     want = op.torch(x, (0,))
-    torch.testing.assert_close(out, want, rtol=1e-5 if dtype is F32 else 1e-13 if dtype is F64 else 0, atol=0)
-    if dtype.kind == "float" and length:
+    torch.testing.assert_close(out, want, rtol=1e-5 if dtype in (F32, C64) else 1e-13 if inexact else 0, atol=0)
+    if inexact and length:
         x[length // 2] = math.nan
         getattr(host, f"fold_{op.name}_{dtype}")(*call)
         assert out.isnan() and op.torch(x, (0,)).isnan()
@@ -223,9 +247,9 @@ def test_literals_are_exact(host: ctypes.CDLL, dtype: DType) -> None:
         if d is not dtype:
             continue
         want = torch.tensor(as_number(value, dtype), dtype=dtype.torch)
-        same = out[i].isnan() if want.isnan() else torch.equal(out[i], want)
-        assert same, cuda_literal(value, dtype)
-        assert out[i].signbit() == want.signbit(), cuda_literal(value, dtype)
+        for part, wanted in zip(torch.view_as_real(out[i]), torch.view_as_real(want)) if dtype.kind == "complex" else [(out[i], want)]:
+            assert part.isnan() if wanted.isnan() else torch.equal(part, wanted), cuda_literal(value, dtype)
+            assert part.signbit() == wanted.signbit(), cuda_literal(value, dtype)
 
 
 def test_literals_read_well() -> None:
@@ -233,6 +257,7 @@ def test_literals_read_well() -> None:
     assert cuda_literal(-2, F32) == "(-2.0f)" and cuda_literal(0.1, F64) == "0.1"
     assert cuda_literal(-0.0, F32) == "(-0.0f)" and cuda_literal(math.inf, F64) == "tf::infinity<double>()"
     assert cuda_literal(-(2**63), I64) == "(-9223372036854775807LL - 1)" and cuda_literal(3, I64) == "3LL"
+    assert cuda_literal(1 - 2j, C64) == "tf::complex64(1.0f, (-2.0f))"
     assert cuda_literal(-5, I8) == "(signed char)(-5)" and cuda_literal(7, I32) == "7" and cuda_literal(2, BOOL) == "true"
 
 

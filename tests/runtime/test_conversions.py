@@ -1,4 +1,4 @@
-"""tf::convert between every pair of dtypes against torch: all 16-bit patterns, edges and random bits of the rest."""
+"""tf::convert between every pair of dtypes against torch: all 8-bit and 16-bit patterns, edges and random bits of the rest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.runtime.handwritten import conversions, run
-from thunder_fuser.ir.dtypes import BF16, DTYPES, F16, DType
+from thunder_fuser.ir.dtypes import BF16, DTYPES, F8_E4M3, F8_E5M2, F16, DType, from_torch
 from thunder_fuser.runtime.compile_pool import POOL
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -35,6 +35,11 @@ def samples(dtype: DType) -> torch.Tensor:
         return torch.tensor([False, True])
     if dtype.size == 2 and dtype.kind == "float":
         return all_halves(t)
+    if dtype.kind == "float8":
+        return torch.arange(256).to(torch.uint8).view(t)
+    if dtype.kind == "complex":
+        parts = samples(from_torch(t.to_real()))
+        return torch.complex(parts, parts.roll(1))
     if dtype.kind == "int":
         info = torch.iinfo(t)
         edges = torch.tensor([0, 1, info.min, info.max, info.max - 1, info.max // 2 + 1], dtype=t)
@@ -42,7 +47,8 @@ def samples(dtype: DType) -> torch.Tensor:
         powers = torch.tensor([2**k + d for k in range(7 * dtype.size) for d in (-1, 0, 1)]).to(t)
         return torch.cat([edges, powers, -powers, torch.randint(info.min, info.max, (5000,), dtype=t)])
     bits = torch.randint(-(2**31), 2**31, (20_000,), dtype=torch.int64).to(torch.int32).view(torch.float32)
-    values = torch.cat([torch.tensor(FLOAT_EDGES), around(all_halves(torch.float16)), around(all_halves(torch.bfloat16)), bits])
+    narrow = [all_halves(torch.float16), all_halves(torch.bfloat16), samples(F8_E4M3), samples(F8_E5M2)]
+    values = torch.cat([torch.tensor(FLOAT_EDGES), *map(around, narrow), bits])
     if t is torch.float64:
         wide = torch.cat([values.double(), torch.tensor([1e300, 1 + 2.0**-40, 1 + 2.0**-11 + 2.0**-40, 4e38, 1e-320])])
         return torch.cat([wide, torch.randn(5000, dtype=t) * 1e4])
@@ -51,6 +57,7 @@ def samples(dtype: DType) -> torch.Tensor:
 
 def defined(x: torch.Tensor, to: DType) -> torch.Tensor:
     """Where the conversion has one answer: C++ leaves floats beyond an integer's range open."""
+    x = x.real if x.is_complex() else x
     if not x.dtype.is_floating_point or to.kind != "int":
         return torch.ones_like(x, dtype=torch.bool)
     info = torch.iinfo(to.torch)
@@ -69,11 +76,15 @@ def test_convert(device, from_):
     for to, out in zip(targets, outs):
         where = defined(x, to)
         got, expected = out.cpu()[where], x.to(to.torch)[where]
+        if to.kind == "float8":
+            got, expected = got.view(torch.uint8), expected.view(torch.uint8)
+        elif to.kind == "complex":
+            got, expected = torch.view_as_real(got), torch.view_as_real(expected)
         same = got == expected
-        if to.kind == "float":
+        if to.kind in ("float", "complex"):
             same |= got.isnan() & expected.isnan()
             same &= (got.signbit() == expected.signbit()) | got.isnan()
-        wrong = (~same).nonzero()[:5, 0]
+        wrong = (~same).nonzero()[:5, 0]  # 8-bit floats are compared code by code, NaNs too
         assert not len(wrong), (to, x[where][wrong], got[wrong], expected[wrong])
 
 

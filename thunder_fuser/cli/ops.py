@@ -8,7 +8,7 @@ from collections.abc import Callable
 from thunder_fuser.cli import terminal
 from thunder_fuser.ir import dtypes, ops
 
-_KINDS = ("bool", "int", "float")
+_KINDS = ("bool", "int", "float", "float8", "complex")
 
 
 def run(arguments: argparse.Namespace) -> int:

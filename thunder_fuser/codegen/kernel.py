@@ -13,6 +13,7 @@ from thunder_fuser.codegen.prelude import prelude
 from thunder_fuser.codegen.reduction import emit_reduction
 from thunder_fuser.codegen.scope import Names
 from thunder_fuser.codegen.writer import SourceWriter
+from thunder_fuser.ir.dtypes import DType, real_of
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.runtime.source import KernelSource
 from thunder_fuser.schedule.plan import KernelPlan
@@ -21,15 +22,19 @@ NAME = "KERNEL_NAME"
 
 
 def emit(plan: KernelPlan) -> KernelSource:
-    """The source of a kernel. Parameters: a pointer for each of `plan.reads`, each scalar, a pointer for each of `plan.writes`."""
+    """The source of a kernel. Parameters: a pointer for each of `plan.reads`, each scalar (a complex one as two), a
+    pointer for each of `plan.writes`."""
     names = Names({**{v: f"in{k}" for k, v in enumerate(plan.reads)},
                    **{v: f"number{k}" for k, v in enumerate(plan.scalars)},
                    **{v: f"out{k}" for k, v in enumerate(plan.writes)}}, plan.in_place)
     parameters = [f"const {v.dtype.storage}* {_restrict(plan, v)}{names.buffers[v]}" for v in plan.reads]
-    parameters += [f"const {v.dtype.storage} {names.buffers[v]}" for v in plan.scalars]
+    parameters += [p for v in plan.scalars for p in _number(v.dtype, names.buffers[v])]
     parameters += [f"{v.dtype.storage}* {_restrict(plan, v)}{names.buffers[v]}" for v in plan.writes]
     w = SourceWriter()
     with w.block(f'extern "C" __global__ void __launch_bounds__({plan.threads})\n{NAME}({", ".join(parameters)})'):
+        for v in plan.scalars:
+            if v.dtype.kind == "complex":
+                w.line(f"const {v.dtype.storage} {names.buffers[v]}({names.buffers[v]}_re, {names.buffers[v]}_im);")
         if plan.reduction is not None:
             emit_reduction(w, names, plan.reduction, wide_index=plan.wide_index)
         else:
@@ -37,6 +42,13 @@ def emit(plan: KernelPlan) -> KernelSource:
     body = w.text()
     name = f"{plan.schedule}_{hashlib.sha256(body.encode()).hexdigest()[:12]}"
     return KernelSource(name, prelude() + "\n" + body.replace(NAME, name))
+
+
+def _number(dtype: DType, name: str) -> list[str]:
+    """The parameters that hand over a number: one, or the two parts of a complex one."""
+    if dtype.kind == "complex":
+        return [f"const {real_of(dtype).storage} {name}_{part}" for part in ("re", "im")]
+    return [f"const {dtype.storage} {name}"]
 
 
 def kernel_text(source: KernelSource) -> str:

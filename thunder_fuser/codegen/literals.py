@@ -8,15 +8,18 @@ from __future__ import annotations
 import ctypes
 import math
 
-from thunder_fuser.ir.dtypes import DType, as_number
+from thunder_fuser.ir.dtypes import DType, Number, as_number, real_of
 
 
-def cuda_literal(value: bool | int | float, dtype: DType) -> str:
-    """A C++ expression of type `dtype.math` that is `value` once converted to `dtype` (a 16-bit float keeps float's
-    precision: torch rounds no literal to 16 bits). Safe next to any operator: negative ones are in parentheses."""
+def cuda_literal(value: Number, dtype: DType) -> str:
+    """A C++ expression of type `dtype.math` that is `value` once converted to `dtype` (a float of 16 or 8 bits
+    keeps float's precision: torch rounds no literal to 16 bits). Safe next to any operator: negative ones are in parentheses."""
     value = as_number(value, dtype)
     if dtype.kind == "bool":
         return "true" if value else "false"
+    if dtype.kind == "complex":
+        part = real_of(dtype)
+        return f"{dtype.math}({_float(value.real, part)}, {_float(value.imag, part)})"
     return _integer(value, dtype) if dtype.kind == "int" else _float(value, dtype)
 
 

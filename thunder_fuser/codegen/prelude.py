@@ -1,4 +1,4 @@
-"""The prelude: the text that opens every generated unit, one string of types.cuh, math.cuh and indexing.cuh.
+"""The prelude: the text that opens every generated unit, one string of the files in codegen/cuda.
 
 Called by the emitter, which puts a kernel behind it, and by tests that write kernels by hand.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from importlib import resources
 
-_FILES = ("types.cuh", "math.cuh", "indexing.cuh")
+_FILES = ("complex.cuh", "types.cuh", "math.cuh", "complex_math.cuh", "indexing.cuh")
 
 
 @functools.cache

@@ -224,9 +224,9 @@ class Scope:
             # A number handed in has a dtype of its own: it takes the operands', as a literal does.
             args.append(text if arg.dtype.math == wanted.math else f"tf::convert<{wanted.math}>({text})")
         text = row.expression(expr.operand_dtype).format(*(f"({a})" if a.startswith("-") else a for a in args))
-        if row.out == "same" and expr.dtype.kind == "int" and expr.dtype.size < 4:
+        if row.out != "bool" and expr.dtype.kind == "int" and expr.dtype.size < 4:
             return f"static_cast<{expr.dtype.storage}>({text})"
-        return to_storage(text, expr.dtype) if row.out == "same" else text
+        return text if row.out == "bool" else to_storage(text, expr.dtype)
 
     def math(self, expr: Expr, texts: dict[Expr, str]) -> str:
         """`expr`'s value in its math type."""

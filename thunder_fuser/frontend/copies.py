@@ -193,7 +193,7 @@ def _add_reduction(name: str, row: str) -> None:
         keepdim: bool = False,
     ) -> Result:
         dropped = _reduced(name, tensor_argument(name, arg), dims, dim)
-        out = DataType.Int if name in ("sum", "prod") and arg.dtype.kind != "float" else arg.dtype
+        out = DataType.Int if name in ("sum", "prod") and arg.dtype.kind in ("bool", "int") else arg.dtype
         if dtype is not DataType.Null:
             out = dtype_argument(name, dtype)
         return tensor_result(out, arg.ndim if keep_dim or keepdim else arg.ndim - len(dropped))

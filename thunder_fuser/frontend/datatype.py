@@ -14,7 +14,7 @@ from thunder_fuser.ir import dtypes as ir
 
 
 class DataType(enum.Enum):
-    """Element types under nvFuser's names. Complex and 8-bit float types can be named, not used."""
+    """Element types under nvFuser's names. Some can be named, not used: `ir` says which."""
 
     Double = "Double"
     Float = "Float"
@@ -62,7 +62,7 @@ class DataType(enum.Enum):
 
     @property
     def kind(self) -> str:
-        """ "bool", "int" or "float"."""
+        """ "bool", "int", "float", "float8" or "complex"."""
         return self.ir.kind
 
 
@@ -78,6 +78,10 @@ _IR: dict[DataType, ir.DType] = {
     DataType.Byte: ir.U8,
     DataType.Index: ir.I64,
     DataType.Bool: ir.BOOL,
+    DataType.ComplexFloat: ir.C64,
+    DataType.ComplexDouble: ir.C128,
+    DataType.Float8_e4m3fn: ir.F8_E4M3,
+    DataType.Float8_e5m2: ir.F8_E5M2,
 }
 _BY_TORCH: dict[torch.dtype, DataType] = {d.torch: name for name, d in _IR.items() if name is not DataType.Index}
 
@@ -87,8 +91,10 @@ def from_torch(dtype: torch.dtype) -> DataType:
     return _BY_TORCH[ir.from_torch(dtype).torch]
 
 
-def of_number(value: bool | int | float) -> DataType:
-    """What a Python number is on its own: Bool, Int or Double."""
+def of_number(value: ir.Number) -> DataType:
+    """What a Python number is on its own: Bool, Int, Double or ComplexDouble."""
     if isinstance(value, bool):
         return DataType.Bool
+    if isinstance(value, complex):
+        return DataType.ComplexDouble
     return DataType.Int if isinstance(value, int) else DataType.Double

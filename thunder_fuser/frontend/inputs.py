@@ -115,11 +115,11 @@ def _check_tensor(where: str, declaration: TensorInput, value: Any) -> None:
 
 def _number(where: str, symbol: Scalar, value: Any) -> Number:
     kind = symbol.dtype.kind
-    allowed = {"bool": bool, "int": int, "float": (int, float)}[kind]
+    allowed = {"bool": bool, "int": int, "float": (int, float), "float8": (int, float), "complex": (int, float, complex)}[kind]
     if not isinstance(value, allowed) or (kind != "bool" and isinstance(value, bool)):
-        expected = {"bool": "True or False", "int": "an integer", "float": "a number"}[kind]
+        expected = {"bool": "True or False", "int": "an integer"}.get(kind, "a number")
         raise InputError(f"{where} is '{value!r}', expected {expected} for a scalar of dtype '{symbol.dtype}'.")
-    return float(value) if kind == "float" else value
+    return {"float": float, "float8": float, "complex": complex}.get(kind, type(value))(value)
 
 
 def _vector(where: str, declaration: VectorInput, value: Any) -> list[Number]:

@@ -14,13 +14,13 @@ import torch
 from thunder_fuser.errors import IRError
 from thunder_fuser.frontend.values import Number
 from thunder_fuser.ir.builder import FusionBuilder
-from thunder_fuser.ir.dtypes import BOOL, F64, I64, DType
+from thunder_fuser.ir.dtypes import BOOL, C128, F64, I64, DType
 from thunder_fuser.ir.nodes import TensorType, Value
 from thunder_fuser.ir.ops import POINTWISE
 
 Operand: TypeAlias = Value | Number
-_SCALAR_TYPES = {"bool": BOOL, "int": I64, "float": F64}
-_PYTHON_TYPES = {"bool": bool, "int": int, "float": float}
+_SCALAR_TYPES = {"bool": BOOL, "int": I64, "float": F64, "float8": F64, "complex": C128}
+_PYTHON_TYPES = {"bool": bool, "int": int, "float": float, "float8": float, "complex": complex}
 
 
 def is_tensor(operand: object) -> bool:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from thunder_fuser.errors import IRError, UnsupportedError
-from thunder_fuser.frontend.datatype import DataType
+from thunder_fuser.frontend.datatype import DataType, from_torch
 from thunder_fuser.frontend.lowering import Lowering, Operand
 from thunder_fuser.frontend.promotion import HALVES, common_dtype, dtype_of
 from thunder_fuser.frontend.rows import OPS, OpRow, Result, operand_argument
@@ -59,7 +59,7 @@ def _add_row(name: str, row: PointwiseOp) -> None:
     def infer(**arguments: Any) -> Result:
         operands = [operand_argument(name, arguments[n]) for n in names]
         compute = compute_dtype(name, row, operands)
-        return _result(DataType.Bool if row.out == "bool" else compute, operands, compute)
+        return _result(compute if row.out == "same" else from_torch(row.result(compute.ir).torch), operands, compute)
 
     def lower(lowering: Lowering, result: Result, **arguments: Any) -> Operand:
         return lowering.pointwise(row.name, result.compute.ir, *(arguments[n] for n in names))

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import torch
 
+from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.frontend.datatype import DataType, from_torch, of_number
 from thunder_fuser.frontend.values import Number, Scalar, TensorView
 
@@ -31,7 +32,7 @@ def common_dtype(
     operands = list(operands)
     distinct = {dtype_of(o) for o in operands}
     common = distinct.pop() if len(distinct) == 1 else _combine(operands)
-    if to_float and common.kind != "float":
+    if to_float and common.kind in ("bool", "int"):
         common = DataType.Float
     return DataType.Float if common in HALVES and not keep_half else common
 
@@ -44,8 +45,17 @@ def _combine(operands: list[TensorView | Scalar | Number]) -> DataType:
             tier = 0 if operand.ndim else 1
         elif dtype in HALVES:
             dtype = DataType.Float
+        if dtype.kind == "float8":
+            raise UnsupportedError(f"dtype '{dtype}' meets no other dtype by itself: cast it first.")
         tiers[tier] = _promote(tiers[tier], dtype.ir.torch)
     return from_torch(_higher(_higher(tiers[0], tiers[1]), tiers[2]))
+
+
+_CATEGORIES = {"bool": 0, "int": 1, "float": 2, "complex": 3}
+
+
+def _category(dtype: torch.dtype) -> int:
+    return _CATEGORIES[from_torch(dtype).kind]
 
 
 def _promote(a: torch.dtype | None, b: torch.dtype | None) -> torch.dtype | None:
@@ -55,9 +65,11 @@ def _promote(a: torch.dtype | None, b: torch.dtype | None) -> torch.dtype | None
 
 
 def _higher(strong: torch.dtype | None, weak: torch.dtype | None) -> torch.dtype | None:
-    """The strong tier's dtype, unless the weak one is of a higher category (bool < integer < float)."""
+    """The strong tier's dtype, unless the weak one is of a higher category (bool < integer < float < complex)."""
     if strong is None or weak is None:
         return strong or weak
-    if strong.is_floating_point:
+    if _category(weak) <= _category(strong):
         return strong
-    return _promote(strong, weak) if strong is torch.bool or weak.is_floating_point else strong
+    if weak.is_complex and strong.is_floating_point:  # a complex number leaves floats their precision
+        return torch.complex128 if strong is torch.float64 else torch.complex64
+    return _promote(strong, weak)

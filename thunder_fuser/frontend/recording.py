@@ -215,8 +215,10 @@ class Recorder:
 
 
 def _constant(value: Any, dtype: DataType) -> Number:
-    if not isinstance(value, (bool, int, float)):
+    if not isinstance(value, (bool, int, float, complex)):
         raise IRError(f"'define_scalar' takes a number or None, got '{value!r}'.")
+    if isinstance(value, complex) and dtype.kind != "complex":
+        raise IRError(f"'define_scalar' cannot hold {value!r} in dtype '{dtype}'.")
     if dtype.kind == "int" and float(value) != int(value):
         raise IRError(f"'define_scalar' cannot hold {value!r} in dtype '{dtype}'.")
-    return {"bool": bool, "int": int, "float": float}[dtype.kind](value)
+    return {"bool": bool, "int": int, "complex": complex}.get(dtype.kind, float)(value)

@@ -82,7 +82,7 @@ def tensor_argument(op: str, value: Any) -> TensorView:
 
 def operand_argument(op: str, value: Any) -> TensorView | Scalar | Number:
     """`value` if it is a TensorView, a Scalar or a Python number, else an `IRError` that names the op."""
-    if not isinstance(value, (TensorView, Scalar, bool, int, float)):
+    if not isinstance(value, (TensorView, Scalar, bool, int, float, complex)):
         raise IRError(f"'{op}' takes a TensorView, a Scalar or a number, got '{value!r}'.")
     return value
 

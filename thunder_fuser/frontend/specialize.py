@@ -20,11 +20,11 @@ from thunder_fuser.frontend.records import Record, Statements
 from thunder_fuser.frontend.translation import statement
 from thunder_fuser.frontend.values import Scalar, Symbol, TensorView, Vector
 from thunder_fuser.ir.builder import FusionBuilder
-from thunder_fuser.ir.dtypes import BOOL, F64, I64
+from thunder_fuser.ir.dtypes import BOOL, C128, F64, I64
 from thunder_fuser.ir.nodes import Fusion, Value
 
 Slot: TypeAlias = tuple[Input, TensorView | Scalar]
-_SCALAR_TYPES = {"bool": BOOL, "int": I64, "float": F64}
+_SCALAR_TYPES = {"bool": BOOL, "int": I64, "float": F64, "float8": F64, "complex": C128}
 
 
 def slots(declared: Sequence[Input]) -> tuple[Slot, ...]:

@@ -5,6 +5,7 @@ The text is nvFuser's own form, and running it rebuilds the definition.
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Sequence
 from itertools import takewhile
@@ -79,6 +80,8 @@ def _literal(value: Any) -> str:
         return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
+    if isinstance(value, complex) and not cmath.isfinite(value):
+        return f'complex("{value}")'
     return repr(value)
 
 

@@ -16,7 +16,7 @@ from thunder_fuser.frontend.datatype import DataType
 if TYPE_CHECKING:
     from thunder_fuser.frontend.definition import FusionDefinition
 
-Number: TypeAlias = bool | int | float
+Number: TypeAlias = bool | int | float | complex
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

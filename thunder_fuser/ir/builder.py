@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from thunder_fuser.errors import IRError
-from thunder_fuser.ir.dtypes import F32, DType
+from thunder_fuser.ir.dtypes import F32, DType, Number
 from thunder_fuser.ir.nodes import (
     VIEW_NODES,
     Broadcast,
@@ -44,8 +44,6 @@ from thunder_fuser.ir.nodes import (
 )
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
 from thunder_fuser.ir.rules import infer
-
-Number = bool | int | float
 
 
 class FusionBuilder:

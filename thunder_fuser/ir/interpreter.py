@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from thunder_fuser.errors import InputError, UnsupportedError
-from thunder_fuser.ir.dtypes import BOOL, DType, as_number
+from thunder_fuser.ir.dtypes import BOOL, DType, Number, as_number
 from thunder_fuser.ir.nodes import (
     VIEW_NODES,
     Broadcast,
@@ -45,8 +45,6 @@ from thunder_fuser.ir.nodes import (
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
 from thunder_fuser.ir.rules import natural_dtype, operand_dtype
 
-Number = bool | int | float
-
 
 def evaluate(
     fusion: Fusion,
@@ -56,8 +54,9 @@ def evaluate(
 ) -> list[Tensor]:
     """The outputs of `fusion`, in order, for `inputs` in the order of `fusion.inputs` (numbers for scalars).
 
-    With `dtype` every floating tensor has that dtype, inputs and outputs included, and casts between floating dtypes
-    do nothing. Without it 16-bit floats are computed in float32 and rounded after each op. `device` is where nodes
+    With `dtype` every floating tensor has that dtype, inputs and outputs included (complex ones have parts of it), and casts
+    between floating dtypes do nothing, those to 8 bits aside. Without it 16-bit floats are computed in float32 and rounded
+    after each op. `device` is where nodes
     without tensor operands live; by default with the first tensor input, else on the CPU. Works on meta tensors.
     Raises `InputError` for inputs that do not match the fusion's, and
     `UnsupportedError` for strides under which what must be a view is none. That inputs lie apart is the caller's to see to."""
@@ -115,12 +114,14 @@ class _Interpreter:
 
     def torch_dtype(self, dtype: DType) -> torch.dtype:
         """The torch dtype that tensors of an IR dtype have in this run."""
-        return self.dtype if self.dtype is not None and dtype.kind == "float" else dtype.torch
+        if self.dtype is None or dtype.kind not in ("float", "complex"):
+            return dtype.torch
+        return self.dtype if dtype.kind == "float" else self.dtype.to_complex()
 
     def math_dtype(self, dtype: DType) -> torch.dtype:
         """The torch dtype that arithmetic on an IR dtype is done in."""
         found = self.torch_dtype(dtype)
-        return torch.float32 if found in (torch.float16, torch.bfloat16) else found
+        return torch.float32 if found.is_floating_point and found.itemsize < 4 else found
 
     def scalar(self, operand: Operand, dtype: DType) -> Number:
         """A literal or scalar value as a Python number of `dtype`'s kind."""
@@ -240,6 +241,8 @@ def _moved(node: Node, arg: Tensor) -> Tensor:
                 arg = arg if d in dims else arg.unsqueeze(d)
             return arg.expand(out.shape)
         case Flip(dims=dims):
+            if arg.dtype.itemsize == 1:  # torch flips no 8-bit floats
+                return arg.view(torch.uint8).flip(dims).view(arg.dtype)
             return arg.flip(dims)
         case Copy(order=None):
             return arg.clone()

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from thunder_fuser.ir.dtypes import DType
+from thunder_fuser.ir.dtypes import DType, Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class ScalarType:
-    """A Python number handed in at call time; `dtype` is i64, f64 or b8."""
+    """A Python number handed in at call time; `dtype` is b8, i64, f64 or c128."""
 
     dtype: DType
 
@@ -57,14 +57,14 @@ class Value:
 
 def is_legal_name(name: str) -> bool:
     """Whether a value may have this name: one that its text form can't mistake for a number."""
-    return name.replace(".", "_").isidentifier() and not keyword.iskeyword(name) and name not in ("inf", "nan")
+    return name.replace(".", "_").isidentifier() and not keyword.iskeyword(name) and name not in ("inf", "nan", "infj", "nanj")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
     """A literal operand. Equal only to the same bits: -0.0 is not 0.0, a NaN equals itself, True is not 1."""
 
-    value: bool | int | float
+    value: Number
 
     def key(self) -> tuple[str, str]:
         return type(self.value).__name__, repr(self.value)

@@ -5,7 +5,8 @@ its operands'. Derived from it elsewhere, by loops: builder methods, type rule, 
 interpreter, generated code, Thunder translation, documentation and parametrised tests. Adding an op is adding a line.
 
 Names are Thunder's prim names in lower case. `{0}` in an expression is the first operand, already in its math type;
-arity is counted from the braces. `tf::` functions live in codegen/cuda/math.cuh, overloaded by type.
+arity is counted from the braces. `tf::` functions live in codegen/cuda/math.cuh and complex_math.cuh,
+overloaded by type.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from thunder_fuser.ir.dtypes import DType
+from thunder_fuser.ir.dtypes import BOOL as B8
+from thunder_fuser.ir.dtypes import DType, complex_of, real_of
 
 BOOL = frozenset({"bool"})
 FLOAT = frozenset({"float"})
@@ -25,13 +27,19 @@ INT = frozenset({"int"})
 BITS = frozenset({"int", "bool"})
 NUMBER = frozenset({"int", "float"})
 ANY = frozenset({"bool", "int", "float"})
+COMPLEX = frozenset({"complex"})
+FIELD = FLOAT | COMPLEX
+NUMERIC = NUMBER | COMPLEX
+ALL = ANY | COMPLEX
+STORED = ALL | frozenset({"float8"})
 
 
 @dataclass(frozen=True, slots=True)
 class PointwiseOp:
     """One elementwise op.
 
-    `accepts` are dtype kinds; `out` is "same" (the operands' dtype) or "bool"; `cost` is 1 for an op of plain
+    `accepts` are dtype kinds; `out` is "same" (the operands' dtype), "bool", "real" (that of a complex operand's parts) or
+    "complex" (the one whose parts the operands are); `cost` is 1 for an op of plain
     arithmetic and about its number of instructions / 4 for a transcendental one; `domain` is where the generated
     tests draw float operands from. `integer` is the C++ expression for integers where `cuda`'s would overflow or fault;
     `narrow` is False where computing in float32 and rounding is not what the op means for 16-bit floats.
@@ -54,6 +62,18 @@ class PointwiseOp:
     def takes(self, dtype: DType) -> bool:
         """Whether operands may have this dtype."""
         return dtype.kind in self.accepts and (self.narrow or dtype.size > 2)
+
+    def result(self, dtype: DType) -> DType:
+        """The result's dtype for operands of this dtype."""
+        match self.out:
+            case "bool":
+                return B8
+            case "real":
+                return real_of(dtype)
+            case "complex":
+                return complex_of(dtype)
+            case _:
+                return dtype
 
     def expression(self, dtype: DType) -> str:
         """The C++ expression for operands of this dtype."""
@@ -82,7 +102,15 @@ def _table(*rows: PointwiseOp) -> dict[str, PointwiseOp]:
 
 
 def _div(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return torch.div(a, b) if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
+    return torch.div(a, b) if a.is_floating_point() or a.is_complex() else torch.div(a, b, rounding_mode="trunc")
+
+
+def _real(x: torch.Tensor) -> torch.Tensor:
+    return torch.real(x).clone()  # fresh memory, as every pointwise op makes: torch has a view
+
+
+def _imag(x: torch.Tensor) -> torch.Tensor:
+    return torch.imag(x).clone()
 
 
 def _erfcinv(x: torch.Tensor) -> torch.Tensor:
@@ -114,88 +142,92 @@ row = PointwiseOp
 # fmt: off
 POINTWISE: dict[str, PointwiseOp] = _table(
     #   name            accepts  torch reference       C++ expression
-    row("abs",          NUMBER,  torch.abs,            "tf::abs({0})"),
-    row("acos",         FLOAT,   torch.acos,           "tf::acos({0})", cost=8, domain=(-1.0, 1.0)),
-    row("acosh",        FLOAT,   torch.acosh,          "tf::acosh({0})", cost=8, domain=(1.0, 9.0)),
-    row("asin",         FLOAT,   torch.asin,           "tf::asin({0})", cost=8, domain=(-1.0, 1.0)),
-    row("asinh",        FLOAT,   torch.asinh,          "tf::asinh({0})", cost=8),
-    row("atan",         FLOAT,   torch.atan,           "tf::atan({0})", cost=8),
-    row("atanh",        FLOAT,   torch.atanh,          "tf::atanh({0})", cost=8, domain=(-0.99, 0.99)),
+    row("abs",          NUMERIC, torch.abs,            "tf::abs({0})", out="real"),
+    row("acos",         FIELD,   torch.acos,           "tf::acos({0})", cost=8, domain=(-1.0, 1.0)),
+    row("acosh",        FIELD,   torch.acosh,          "tf::acosh({0})", cost=8, domain=(1.0, 9.0)),
+    row("asin",         FIELD,   torch.asin,           "tf::asin({0})", cost=8, domain=(-1.0, 1.0)),
+    row("asinh",        FIELD,   torch.asinh,          "tf::asinh({0})", cost=8),
+    row("atan",         FIELD,   torch.atan,           "tf::atan({0})", cost=8),
+    row("atanh",        FIELD,   torch.atanh,          "tf::atanh({0})", cost=8, domain=(-0.99, 0.99)),
     row("bitwise_not",  BITS,    torch.bitwise_not,    "tf::bitwise_not({0})"),
     row("ceil",         FLOAT,   torch.ceil,           "tf::ceil({0})"),
-    row("cos",          FLOAT,   torch.cos,            "tf::cos({0})", cost=10),
-    row("cosh",         FLOAT,   torch.cosh,           "tf::cosh({0})", cost=6),
+    row("conj",         COMPLEX, torch.conj_physical,   "tf::conj({0})"),
+    row("cos",          FIELD,   torch.cos,            "tf::cos({0})", cost=10),
+    row("cosh",         FIELD,   torch.cosh,           "tf::cosh({0})", cost=6),
     row("erf",          FLOAT,   torch.erf,            "tf::erf({0})", cost=6),
     row("erfc",         FLOAT,   torch.erfc,           "tf::erfc({0})", cost=8),
     row("erfinv",       FLOAT,   torch.erfinv,         "tf::erfinv({0})", cost=8, domain=(-0.99, 0.99)),
     row("erfcinv",      FLOAT,   _erfcinv,             "tf::erfcinv({0})", cost=8, domain=(0.01, 1.99)),
-    row("exp",          FLOAT,   torch.exp,            "tf::exp({0})", cost=4),
-    row("exp2",         FLOAT,   torch.exp2,           "tf::exp2({0})", cost=2),
-    row("expm1",        FLOAT,   torch.expm1,          "tf::expm1({0})", cost=6),
+    row("exp",          FIELD,   torch.exp,            "tf::exp({0})", cost=4),
+    row("exp2",         FIELD,   torch.exp2,           "tf::exp2({0})", cost=2),
+    row("expm1",        FIELD,   torch.expm1,          "tf::expm1({0})", cost=6),
     row("floor",        FLOAT,   torch.floor,          "tf::floor({0})"),
     row("frac",         FLOAT,   torch.frac,           "tf::frac({0})"),
-    row("isfinite",     FLOAT,   torch.isfinite,       "tf::isfinite({0})", out="bool"),
-    row("isinf",        FLOAT,   torch.isinf,          "tf::isinf({0})", out="bool"),
-    row("isnan",        FLOAT,   torch.isnan,          "tf::isnan({0})", out="bool"),
+    row("imag",         COMPLEX, _imag,                "tf::imag({0})", out="real"),
+    row("isfinite",     FIELD,   torch.isfinite,       "tf::isfinite({0})", out="bool"),
+    row("isinf",        FIELD,   torch.isinf,          "tf::isinf({0})", out="bool"),
+    row("isnan",        FIELD,   torch.isnan,          "tf::isnan({0})", out="bool"),
     row("isneginf",     FLOAT,   torch.isneginf,       "tf::isneginf({0})", out="bool"),
     row("isposinf",     FLOAT,   torch.isposinf,       "tf::isposinf({0})", out="bool"),
     row("lgamma",       FLOAT,   torch.lgamma,         "tf::lgamma({0})", cost=16, domain=(0.1, 9.0)),
-    row("log",          FLOAT,   torch.log,            "tf::log({0})", cost=4, domain=(1e-2, 9.0)),
-    row("log10",        FLOAT,   torch.log10,          "tf::log10({0})", cost=4, domain=(1e-2, 9.0)),
-    row("log1p",        FLOAT,   torch.log1p,          "tf::log1p({0})", cost=6, domain=(-0.9, 9.0)),
-    row("log2",         FLOAT,   torch.log2,           "tf::log2({0})", cost=4, domain=(1e-2, 9.0)),
-    row("logical_not",  ANY,     torch.logical_not,    "!{0}", out="bool"),
-    row("neg",          NUMBER,  torch.neg,            "-{0}", integer="tf::neg({0})"),
-    row("reciprocal",   FLOAT,   torch.reciprocal,     "1 / {0}", cost=2, domain=(0.1, 9.0)),
+    row("log",          FIELD,   torch.log,            "tf::log({0})", cost=4, domain=(1e-2, 9.0)),
+    row("log10",        FIELD,   torch.log10,          "tf::log10({0})", cost=4, domain=(1e-2, 9.0)),
+    row("log1p",        FIELD,   torch.log1p,          "tf::log1p({0})", cost=6, domain=(-0.9, 9.0)),
+    row("log2",         FIELD,   torch.log2,           "tf::log2({0})", cost=4, domain=(1e-2, 9.0)),
+    row("logical_not",  ALL,     torch.logical_not,    "!{0}", out="bool"),
+    row("neg",          NUMERIC, torch.neg,            "-{0}", integer="tf::neg({0})"),
+    row("real",         COMPLEX, _real,                "tf::real({0})", out="real"),
+    row("reciprocal",   FIELD,   torch.reciprocal,     "1 / {0}", cost=2, domain=(0.1, 9.0)),
     row("relu",         NUMBER,  torch.relu,           "tf::relu({0})"),
     row("round",        FLOAT,   torch.round,          "tf::round({0})"),
-    row("rsqrt",        FLOAT,   torch.rsqrt,          "tf::rsqrt({0})", cost=2, domain=(1e-2, 4.0)),
-    row("sigmoid",      FLOAT,   torch.sigmoid,        "tf::sigmoid({0})", cost=6),
+    row("rsqrt",        FIELD,   torch.rsqrt,          "tf::rsqrt({0})", cost=2, domain=(1e-2, 4.0)),
+    row("sigmoid",      FIELD,   torch.sigmoid,        "tf::sigmoid({0})", cost=6),
     row("sign",         ANY,     torch.sign,           "tf::sign({0})"),
     row("signbit",      ANY,     torch.signbit,        "tf::signbit({0})", out="bool"),
-    row("silu",         FLOAT,   functional.silu,      "tf::silu({0})", cost=6),
-    row("sin",          FLOAT,   torch.sin,            "tf::sin({0})", cost=10),
-    row("sinh",         FLOAT,   torch.sinh,           "tf::sinh({0})", cost=6),
-    row("sqrt",         FLOAT,   torch.sqrt,           "tf::sqrt({0})", cost=2, domain=(0.0, 9.0)),
-    row("tan",          FLOAT,   torch.tan,            "tf::tan({0})", cost=12, domain=(-1.4, 1.4)),
-    row("tanh",         FLOAT,   torch.tanh,           "tf::tanh({0})", cost=8),
+    row("silu",         FIELD,   functional.silu,      "tf::silu({0})", cost=6),
+    row("sin",          FIELD,   torch.sin,            "tf::sin({0})", cost=10),
+    row("sinh",         FIELD,   torch.sinh,           "tf::sinh({0})", cost=6),
+    row("sqrt",         FIELD,   torch.sqrt,           "tf::sqrt({0})", cost=2, domain=(0.0, 9.0)),
+    row("tan",          FIELD,   torch.tan,            "tf::tan({0})", cost=12, domain=(-1.4, 1.4)),
+    row("tanh",         FIELD,   torch.tanh,           "tf::tanh({0})", cost=8),
     row("trunc",        FLOAT,   torch.trunc,          "tf::trunc({0})"),
 
-    row("add",          ANY,     torch.add,            "{0} + {1}", integer="tf::add({0}, {1})"),
+    row("add",          ALL,     torch.add,            "{0} + {1}", integer="tf::add({0}, {1})"),
     row("atan2",        FLOAT,   torch.atan2,          "tf::atan2({0}, {1})", cost=10),
     row("bitwise_and",  BITS,    torch.bitwise_and,    "{0} & {1}"),
     row("bitwise_or",   BITS,    torch.bitwise_or,     "{0} | {1}"),
     row("bitwise_xor",  BITS,    torch.bitwise_xor,    "{0} ^ {1}"),
     row("bitwise_left_shift",  INT, torch.bitwise_left_shift,  "tf::bitwise_left_shift({0}, {1})"),
     row("bitwise_right_shift", INT, torch.bitwise_right_shift, "tf::bitwise_right_shift({0}, {1})"),
-    row("div",          NUMBER,  _div,                 "{0} / {1}", cost=2, integer="tf::div({0}, {1})"),
-    row("eq",           ANY,     torch.eq,             "{0} == {1}", out="bool"),
+    row("complex",      FLOAT,   torch.complex,        "tf::make_complex({0}, {1})", out="complex", narrow=False),
+    row("div",          NUMERIC, _div,                 "{0} / {1}", cost=2, integer="tf::div({0}, {1})"),
+    row("eq",           STORED,  torch.eq,             "{0} == {1}", out="bool"),
     row("fmod",         NUMBER,  torch.fmod,           "tf::fmod({0}, {1})", cost=8),
     row("gcd",          INT,     torch.gcd,            "tf::gcd({0}, {1})", cost=50),
     row("ge",           ANY,     torch.ge,             "{0} >= {1}", out="bool"),
     row("gt",           ANY,     torch.gt,             "{0} > {1}", out="bool"),
     row("le",           ANY,     torch.le,             "{0} <= {1}", out="bool"),
-    row("logical_and",  ANY,     torch.logical_and,    "{0} && {1}", out="bool"),
-    row("logical_or",   ANY,     torch.logical_or,     "{0} || {1}", out="bool"),
+    row("logical_and",  ALL,     torch.logical_and,    "{0} && {1}", out="bool"),
+    row("logical_or",   ALL,     torch.logical_or,     "{0} || {1}", out="bool"),
     row("lt",           ANY,     torch.lt,             "{0} < {1}", out="bool"),
     row("maximum",      ANY,     torch.maximum,        "tf::maximum({0}, {1})"),
     row("minimum",      ANY,     torch.minimum,        "tf::minimum({0}, {1})"),
-    row("mul",          ANY,     torch.mul,            "{0} * {1}", integer="tf::mul({0}, {1})"),
-    row("ne",           ANY,     torch.ne,             "{0} != {1}", out="bool"),
+    row("mul",          ALL,     torch.mul,            "{0} * {1}", integer="tf::mul({0}, {1})"),
+    row("ne",           STORED,  torch.ne,             "{0} != {1}", out="bool"),
     row("nextafter",    FLOAT,   torch.nextafter,      "tf::nextafter({0}, {1})", cost=3, narrow=False),
-    row("pow",          NUMBER,  torch.pow,            "tf::pow({0}, {1})", cost=16, domain=(0.1, 3.0)),
+    row("pow",          NUMERIC, torch.pow,            "tf::pow({0}, {1})", cost=16, domain=(0.1, 3.0)),
     row("remainder",    NUMBER,  torch.remainder,      "tf::remainder({0}, {1})", cost=8),
-    row("sub",          NUMBER,  torch.sub,            "{0} - {1}", integer="tf::sub({0}, {1})"),
+    row("sub",          NUMERIC, torch.sub,            "{0} - {1}", integer="tf::sub({0}, {1})"),
 
     row("lerp",         FLOAT,   torch.lerp,           "tf::lerp({0}, {1}, {2})", cost=2),
-    row("where",        ANY,     torch.where,          "{0} ? {1} : {2}"),
+    row("where",        STORED,  torch.where,          "{0} ? {1} : {2}"),
 )
 
 REDUCTIONS: dict[str, Reduction] = {
     r.name: r for r in (
         #         name    accepts  torch reference                        identity            combine
-        Reduction("sum",  NUMBER,  lambda x, d: x.sum(d, dtype=x.dtype),  "({T})0",           "{0} + {1}", "tf::add({0}, {1})"),
-        Reduction("prod", NUMBER,  _prod,                                 "({T})1",           "{0} * {1}", "tf::mul({0}, {1})"),
+        Reduction("sum",  NUMERIC, lambda x, d: x.sum(d, dtype=x.dtype),  "({T})0",           "{0} + {1}", "tf::add({0}, {1})"),
+        Reduction("prod", NUMERIC, _prod,                                 "({T})1",           "{0} * {1}", "tf::mul({0}, {1})"),
         Reduction("amax", ANY,     _extremum(torch.amax, 1),              "tf::lowest<{T}>()",  "tf::maximum({0}, {1})"),
         Reduction("amin", ANY,     _extremum(torch.amin, -1),             "tf::highest<{T}>()", "tf::minimum({0}, {1})"),
         Reduction("any",  BOOL,    torch.any,                             "false",            "{0} | {1}"),

@@ -22,14 +22,15 @@ from thunder_fuser.ir.rules import infer
 T = TypeVar("T")
 
 _NAME = r"[A-Za-z_][\w.]*"
-_TYPE = r"[a-z]+\d+(?:\[[^\]]*\])?"
+_TYPE = r"[a-z]+\d+(?:_e\d+m\d+)?(?:\[[^\]]*\])?"
 _HEADER = re.compile(rf"fusion ({_NAME})\((.*)\) \{{")
 _BINDER = re.compile(rf"({_NAME}): ({_TYPE})")
 _NODE = re.compile(rf"({_NAME}): ({_TYPE}) = (\w+)\((.*)\)")
 _EFFECT = re.compile(r"(update|apart|views) ")
 _ATTRIBUTE = re.compile(r"(\w+)=(\[[^\]]*\]|-?\d+)(?:, |$)")
 _FIRST_ATTRIBUTE = re.compile(r"(?:^|, )(?=\w+=)")
-_NUMBER = re.compile(r"True|False|-?(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?)")
+_REAL = r"(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
+_NUMBER = re.compile(rf"True|False|-?{_REAL}j?|\(-?{_REAL}[+-]{_REAL}j\)")
 _FLAGS = ("accumulate", "preserve")
 _STRUCTURAL = {c.__name__.lower(): c for c in (
     nodes.Cast, nodes.Full, nodes.Iota, nodes.Reshape, nodes.Permute, nodes.Slice, nodes.Squeeze, nodes.Broadcast, nodes.Pad,
@@ -143,6 +144,8 @@ class _Parser:
             return self.value(text)
         if text in ("True", "False"):
             return Constant(text == "True")
+        if text.endswith(("j", "j)")):
+            return Constant(complex(text))
         return Constant(int(text) if text.lstrip("-").isdigit() else float(text))
 
 

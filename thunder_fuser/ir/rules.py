@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from thunder_fuser.errors import IRError
-from thunder_fuser.ir.dtypes import BOOL, F64, I64, DType
+from thunder_fuser.ir.dtypes import BOOL, C128, F64, I64, DType
 from thunder_fuser.ir.nodes import (
     Broadcast,
     Cast,
@@ -75,6 +75,8 @@ def natural_dtype(operand: Operand) -> DType:
             return BOOL
         case int():
             return I64
+        case complex():
+            return C128
         case _:
             return F64
 
@@ -85,7 +87,7 @@ def operand_dtype(node: Pointwise) -> DType:
     typed = [a for a in args if isinstance(a, Value) and isinstance(a.type, TensorType)]
     if typed:
         return typed[0].dtype
-    order = (BOOL, I64, F64)
+    order = (BOOL, I64, F64, C128)
     return max((natural_dtype(a) for a in args), key=lambda d: order.index(d) if d in order else len(order))
 
 
@@ -119,7 +121,7 @@ def _pointwise(node: Pointwise) -> Type:
         _expect(arg.shape == tensors[0].shape,
                 f"Operand {i} of '{op.name}' has shape {list(arg.shape)}, expected {list(tensors[0].shape)}.")
     _expect(op.takes(dtype), f"'{op.name}' does not take dtype '{dtype}'.")
-    out = BOOL if op.out == "bool" else dtype
+    out = op.result(dtype)
     return TensorType(out, tensors[0].shape) if tensors else ScalarType(out)
 
 
@@ -134,7 +136,7 @@ def _declared(node: Cast | Full | Iota, declared: TensorType | None) -> Type:
                 f"'{_name(node)}' takes numbers, got tensor '{operand!r}'.")
     if isinstance(node, Iota):
         _expect(len(declared.shape) == 1, f"'iota' has rank 1, got shape {list(declared.shape)}.")
-        _expect(declared.dtype.kind != "bool", "'iota' takes a number dtype, got 'b8'.")
+        _expect(declared.dtype.kind in ("int", "float"), f"'iota' takes a dtype of real numbers, got '{declared.dtype}'.")
     _expect(all(n >= 0 for n in declared.shape), f"Sizes must not be negative, got {list(declared.shape)}.")
     return declared
 

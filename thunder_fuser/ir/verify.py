@@ -48,8 +48,8 @@ def _define(value: Value, defined: set[Value], names: set[str]) -> None:
 def _check_node(node: Node, defined: set[Value]) -> None:
     for operand in operands(node):
         if isinstance(operand, Constant):
-            if not isinstance(operand.value, (bool, int, float)):
-                raise IRError(f"'{operand.value!r}' is no literal, expected a bool, int or float.")
+            if not isinstance(operand.value, (bool, int, float, complex)):
+                raise IRError(f"'{operand.value!r}' is no literal, expected a number.")
         elif operand not in defined:
             raise IRError(f"'{operand!r}' is used before it is defined.")
     declared = node.out.type

@@ -14,7 +14,9 @@ import torch
 
 from thunder_fuser.runtime.source import KernelSource
 
-Place = tuple[str, int] | tuple[str, int, int]  # ("input" | "buffer", position, bytes from its first element if any)
+Place = tuple[str, int] | tuple[str, int, int]
+"""("input" | "buffer", position, bytes from its first element if any), or a part of a complex number: ("real" | "imag", position
+of the input)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class LaunchPlan:
             for (kind, index, *start), what in zip(call.arguments, call.kinds):
                 if kind == "buffer":
                     arguments.append(f"out{index}.data_ptr()")
+                elif kind != "input":
+                    arguments.append(f"in{index}.{kind}")
                 else:
                     arguments.append(f"{'p' if what == 'ptr' else 'in'}{index}" + "".join(f" + {n}" for n in start))
             lines.append(f"    kernel{k}({', '.join(arguments)})  # {call.source.name} grid={call.blocks} block={call.threads}")
@@ -106,7 +110,7 @@ class LaunchPlan:
         return namespace["run"]
 
     def __str__(self) -> str:
-        used = [i for c in self.calls for kind, i, *_ in c.arguments if kind == "input"]
+        used = [i for c in self.calls for kind, i, *_ in c.arguments if kind != "buffer"]
         used += [*(o.index for o in self.outputs if o.kind == "input"), *self.updated]
         tensors = sorted({i for c in self.calls for (kind, i, *_), what in zip(c.arguments, c.kinds) if kind == "input" and what == "ptr"})
         return self.python(max(used, default=-1) + 1, tensors, torch.device("cpu"))

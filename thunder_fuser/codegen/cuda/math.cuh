@@ -1,15 +1,7 @@
-// The second half of every generated unit: the functions that the op table names, with torch's meaning at every edge.
+// Behind types.cuh in every generated unit: the functions that the op table names, with torch's meaning at every edge.
 //
 // Overloaded for float, double and the integer types; both operands of an op have one type. No #include: NVRTC knows
 // its math functions by itself, and the host compiler (TF_HOST) has them as builtins.
-
-#ifndef TF_FN
-#ifdef TF_HOST
-#define TF_FN static inline __attribute__((unused))
-#else
-#define TF_FN static __device__ __forceinline__
-#endif
-#endif
 
 #ifdef TF_HOST
 #define TF_MATH(name) __builtin_##name

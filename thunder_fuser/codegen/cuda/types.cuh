@@ -1,15 +1,11 @@
-// The first half of every generated unit: storage types, conversions, vector access, barriers and shuffles.
+// Behind complex.cuh in every generated unit: storage types, conversions, vector access, barriers and shuffles.
 //
 // No #include: NVRTC takes this text alone, and the system's C++ compiler takes it behind runtime/host/cuda_on_host.h
 // with -DTF_HOST. Only this file and math.cuh hold inline PTX; each such function has a host twin beside it.
 
 #ifdef TF_HOST
-#define TF_FN static inline __attribute__((unused))
-#define TF_FN_MEMBER static inline
 #define TF_CONSTEXPR static constexpr
 #else
-#define TF_FN static __device__ __forceinline__
-#define TF_FN_MEMBER static __device__ __forceinline__
 #define TF_CONSTEXPR static constexpr __host__ __device__
 // Shared memory is declared through these two, so that the host can give each block its own, freshly poisoned.
 // A type with a comma in it needs a typedef first.
@@ -27,6 +23,14 @@ struct half {
 
 struct bfloat16 {
   unsigned short bits;
+};
+
+struct float8_e4m3 {  // "fn": finite, with one NaN a sign
+  unsigned char bits;
+};
+
+struct float8_e5m2 {  // the upper byte of a half
+  unsigned char bits;
 };
 
 // The bits of one type read as another of the same size.
@@ -100,67 +104,111 @@ TF_FN bfloat16 to_bfloat16(float x) {
 
 #endif
 
+// 8-bit floats round to nearest, ties to even, and never saturate: what is too large for e4m3 is NaN, for e5m2 infinity.
+TF_FN float to_float(float8_e5m2 x) {
+  half wide;
+  wide.bits = (unsigned short)(x.bits << 8);
+  return to_float(wide);
+}
+TF_FN float to_float(float8_e4m3 x) {
+  const unsigned sign = (unsigned)(x.bits & 0x80u) << 24, magnitude = x.bits & 0x7fu;
+  if (magnitude == 0x7fu) return bitcast<float>(sign | 0x7fc00000u);
+  if (magnitude >= 8u) return bitcast<float>(sign | ((magnitude << 20) + (120u << 23)));
+  const float subnormal = (float)magnitude * 0.001953125f;  // 2^-9
+  return sign ? -subnormal : subnormal;
+}
+TF_FN float8_e4m3 to_float8_e4m3(float x) {
+  const unsigned bits = bitcast<unsigned>(x), magnitude = bits & 0x7fffffffu;
+  unsigned result;
+  if (magnitude >= 0x43f00000u) {  // 480 and more, and NaN; between 464 and that, rounding gives NaN
+    result = 0x7fu;
+  } else if (magnitude >= 0x3c800000u) {  // normal: drop 20 bits
+    result = (magnitude - (120u << 23) + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20;
+  } else {  // subnormal: adding 2^14 leaves the bits that count, rounded by the hardware
+    result = bitcast<unsigned>(bitcast<float>(magnitude) + 16384.0f) - 0x46800000u;
+  }
+  float8_e4m3 out;
+  out.bits = (unsigned char)((bits >> 24 & 0x80u) | result);
+  return out;
+}
+TF_FN float8_e5m2 to_float8_e5m2(float x) {
+  const unsigned bits = bitcast<unsigned>(x), magnitude = bits & 0x7fffffffu;
+  unsigned result;
+  if (magnitude >= 0x47800000u) {  // 65536 and more, infinity, NaN; between 61440 and that, rounding gives infinity
+    result = magnitude > 0x7f800000u ? 0x7fu : 0x7cu;
+  } else if (magnitude >= 0x38800000u) {  // normal: drop 21 bits
+    result = (magnitude - (112u << 23) + 0xfffffu + ((magnitude >> 21) & 1u)) >> 21;
+  } else {
+    result = bitcast<unsigned>(bitcast<float>(magnitude) + 128.0f) - 0x43000000u;
+  }
+  float8_e5m2 out;
+  out.bits = (unsigned char)((bits >> 24 & 0x80u) | result);
+  return out;
+}
+
 // ---- conversions ---------------------------------------------------------------------------------------------
 
-// convert<To>(from): what torch's `.to` does. Floats truncate to integers, anything but zero is true, and 16-bit
-// floats go through float, from double and int64 too (torch rounds twice there).
-template <class To, class From>
-struct Convert {
-  TF_FN_MEMBER To of(From x) { return static_cast<To>(x); }
+template <class A, class B>
+struct Same {
+  static constexpr bool value = false;
 };
-template <class From>
-struct Convert<bool, From> {
-  TF_FN_MEMBER bool of(From x) { return x != From(0); }
+template <class A>
+struct Same<A, A> {
+  static constexpr bool value = true;
 };
-template <>
-struct Convert<bool, bool> {
-  TF_FN_MEMBER bool of(bool x) { return x; }
+template <class T>
+struct IsComplex {
+  static constexpr bool value = false;
 };
-// Torch takes floats to unsigned char through int64, so that -1.0 is 255; the narrow signed types wrap likewise.
-#define TF_NARROW(to, from)                                                               \
-  template <>                                                                             \
-  struct Convert<to, from> {                                                              \
-    TF_FN_MEMBER to of(from x) { return static_cast<to>(static_cast<long long>(x)); }     \
+template <class T>
+struct IsComplex<Complex<T>> {
+  static constexpr bool value = true;
+  typedef T part;
+};
+// Floats of 16 and 8 bits: computed in float, `magnitude` are all bits but the sign.
+template <class T>
+struct Narrow {
+  static constexpr bool value = false;
+};
+#define TF_NARROW(type, mask)                                      \
+  template <>                                                      \
+  struct Narrow<type> {                                            \
+    static constexpr bool value = true;                            \
+    static constexpr unsigned magnitude = mask;                    \
+    TF_FN_MEMBER type round(float x) { return to_##type(x); }      \
   };
-TF_NARROW(unsigned char, float)
-TF_NARROW(unsigned char, double)
-TF_NARROW(signed char, float)
-TF_NARROW(signed char, double)
-TF_NARROW(short, float)
-TF_NARROW(short, double)
+TF_NARROW(half, 0x7fffu)
+TF_NARROW(bfloat16, 0x7fffu)
+TF_NARROW(float8_e4m3, 0x7fu)
+TF_NARROW(float8_e5m2, 0x7fu)
 #undef TF_NARROW
-#define TF_SIXTEEN_BIT_FLOAT(type, to_type)                                                \
-  template <class To>                                                                      \
-  struct Convert<To, type> {                                                               \
-    TF_FN_MEMBER To of(type x) { return Convert<To, float>::of(to_float(x)); }             \
-  };                                                                                       \
-  template <class From>                                                                    \
-  struct Convert<type, From> {                                                             \
-    TF_FN_MEMBER type of(From x) { return to_type(Convert<float, From>::of(x)); }          \
-  };                                                                                       \
-  template <>                                                                              \
-  struct Convert<bool, type> {                                                             \
-    TF_FN_MEMBER bool of(type x) { return (x.bits & 0x7fffu) != 0; }                       \
-  };                                                                                       \
-  template <>                                                                              \
-  struct Convert<type, type> {                                                             \
-    TF_FN_MEMBER type of(type x) { return x; }                                             \
-  };
-TF_SIXTEEN_BIT_FLOAT(half, to_half)
-TF_SIXTEEN_BIT_FLOAT(bfloat16, to_bfloat16)
-#undef TF_SIXTEEN_BIT_FLOAT
-template <>
-struct Convert<half, bfloat16> {
-  TF_FN_MEMBER half of(bfloat16 x) { return to_half(to_float(x)); }
-};
-template <>
-struct Convert<bfloat16, half> {
-  TF_FN_MEMBER bfloat16 of(half x) { return to_bfloat16(to_float(x)); }
-};
 
+// convert<To>(from): what torch's `.to` does. Floats truncate to integers, anything but zero is true, a complex number
+// loses its imaginary part, and floats of 16 and 8 bits go through float, from double and int64 too (torch rounds twice there).
 template <class To, class From>
 TF_FN To convert(From x) {
-  return Convert<To, From>::of(x);
+  if constexpr (Same<To, From>::value) {
+    return x;
+  } else if constexpr (IsComplex<To>::value) {
+    typedef typename IsComplex<To>::part Part;
+    if constexpr (IsComplex<From>::value) return To((Part)x.re, (Part)x.im);
+    else return To(convert<Part>(x));
+  } else if constexpr (IsComplex<From>::value) {
+    if constexpr (Same<To, bool>::value) return truth(x);
+    else return convert<To>(x.re);
+  } else if constexpr (Narrow<From>::value) {
+    if constexpr (Same<To, bool>::value) return (x.bits & Narrow<From>::magnitude) != 0;
+    else return convert<To>(to_float(x));
+  } else if constexpr (Narrow<To>::value) {
+    return Narrow<To>::round((float)x);
+  } else if constexpr (Same<To, bool>::value) {
+    return x != From(0);
+  } else if constexpr (sizeof(To) < 4 && (Same<From, float>::value || Same<From, double>::value)) {
+    // Torch takes floats to unsigned char through int64, so that -1.0 is 255; the narrow signed types wrap likewise.
+    return (To)(long long)x;
+  } else {
+    return (To)x;
+  }
 }
 
 // ---- vectors -------------------------------------------------------------------------------------------------
@@ -317,7 +365,7 @@ struct ConvertVec {
   TF_FN_MEMBER Vec<To, N> of(Vec<From, N> v) {
     Vec<To, N> out;
 #pragma unroll
-    for (int i = 0; i < N; ++i) out.x[i] = Convert<To, From>::of(v.x[i]);
+    for (int i = 0; i < N; ++i) out.x[i] = convert<To>(v.x[i]);
     return out;
   }
 };
@@ -332,7 +380,7 @@ struct ConvertVec {
         out.x[i].bits = (unsigned short)both;                                                          \
         out.x[i + 1].bits = (unsigned short)(both >> 16);                                              \
       }                                                                                                \
-      if (N % 2) out.x[N - 1] = Convert<type, float>::of(v.x[N - 1]);                                  \
+      if (N % 2) out.x[N - 1] = convert<type>(v.x[N - 1]);                                                                               \
       return out;                                                                                      \
     }                                                                                                  \
   };
@@ -350,7 +398,7 @@ TF_FN Vec<To, N> convert(Vec<From, N> v) {
 TF_FN void sync() { __syncthreads(); }
 TF_FN void warp_sync() { __syncwarp(0xffffffffu); }
 
-// Shuffles move any type of up to 8 bytes between the 32 lanes of a whole warp.
+// Shuffles move any type of up to 16 bytes between the 32 lanes of a whole warp.
 template <int bytes>
 struct Lane;
 template <>
@@ -376,9 +424,13 @@ struct Lane<8> {
 #define TF_SHUFFLE(name, intrinsic, argument)                                                   \
   template <class T>                                                                            \
   TF_FN T name(T value, argument) {                                                             \
+    if constexpr (sizeof(T) == 16) { /* a complex128, part by part */                           \
+      return T(name(value.re, lanes), name(value.im, lanes));                                   \
+    } else {                                                                                    \
     typedef typename Lane<sizeof(T)>::bits Bits;                                                \
     typedef typename Lane<sizeof(T)>::moved Moved;                                              \
     return bitcast<T>((Bits)intrinsic(0xffffffffu, (Moved)bitcast<Bits>(value), lanes, 32));    \
+    }                                                                                           \
   }
 TF_SHUFFLE(shuffle, __shfl_sync, int lanes)
 TF_SHUFFLE(shuffle_xor, __shfl_xor_sync, int lanes)
