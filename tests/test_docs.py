@@ -53,7 +53,7 @@ def test_named_commands_exist():
     assert named == {"demo", "doctor", "ops", "cache", "config"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/decisions/README.md", "docs/architecture.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/decisions/README.md", "docs/architecture.md", "docs/fusion_definition.md"])
 def test_links_and_named_files_exist(page):
     text = (ROOT / page).read_text()
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
