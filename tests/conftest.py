@@ -24,6 +24,23 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(EveryKernel(), "every_kernel")
 
 
+@pytest.fixture
+def compiled_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code answers for CPU tensors too, from an executable's second call with the same strides on."""
+    from thunder_fuser.runtime.native.extension import EXTENSION
+
+    monkeypatch.setenv("THUNDER_FUSER_COMPILED_LAUNCH", "host")
+    assert EXTENSION.wait() == "compiled"
+
+
+@pytest.fixture(params=["python", "compiled"])
+def compiled(request: pytest.FixtureRequest) -> bool:
+    """The test runs twice: with calls in Python, and with calls in compiled code."""
+    if request.param == "compiled":
+        request.getfixturevalue("compiled_calls")
+    return request.param == "compiled"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "gpu" in item.keywords and not torch.cuda.is_available():

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
 
-from thunder_fuser import config
 from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.errors import InputError
 from thunder_fuser.executable import MAX_PLANS, Executable
@@ -16,16 +14,8 @@ from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import DTYPES, DType
 from thunder_fuser.ir.interpreter import evaluate
 from thunder_fuser.ir.parser import parse
-from thunder_fuser.runtime.native.extension import EXTENSION
 
-
-@pytest.fixture(params=["off", "host"], ids=["python", "compiled"], autouse=True)
-def compiled(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """Every test with calls in Python, and with calls in compiled code."""
-    with config.override(compiled_launch=request.param):
-        if request.param == "host":
-            assert EXTENSION.wait() == "compiled"
-        yield request.param == "host"
+pytestmark = pytest.mark.usefixtures("compiled")
 
 
 def program(signature: str, *lines: str, returns: str = "") -> Executable:

@@ -190,16 +190,17 @@ class Executable:
         self.call = call
 
     def _compile_call(self, key: Any, inputs: Sequence[Any], plan: LaunchPlan, launchers: Sequence[Launcher], device: torch.device) -> None:
-        """Lets compiled code answer for inputs like these, if it can read all of them and need not ask torch."""
-        if self._any_order:
+        """Lets compiled code answer for inputs like these, if it can read all of them, need not ask torch, and need not look how
+        they overlap."""
+        if self._any_order or not self._tensors or (self._updated and key[1]):
             return
         patterns: list[Pattern] = []
         for given, value in zip(inputs, self.fusion.inputs):
             if isinstance(given, torch.Tensor):
-                patterns.append(TensorPattern(value.shape, given.stride(), given.dtype, given.data_ptr() & 15))
+                patterns.append(TensorPattern(value.shape, given.stride(), given.dtype, given.data_ptr() & 15, _bytes_spanned(given)))
             elif value.dtype.name in CODES:
                 patterns.append(NumberPattern(CODES[value.dtype.name]))
-        if self._tensors and len(patterns) == len(inputs):
+        if len(patterns) == len(inputs):
             self._compiled.add(key, patterns, plan, launchers, device)
 
     def _check(self, inputs: Sequence[Any]) -> torch.device:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
+import re
 import resource
 import sys
 import threading
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +22,8 @@ from thunder_fuser.errors import InputError, LaunchError
 from thunder_fuser.executable import Executable
 from thunder_fuser.ir.parser import parse
 from thunder_fuser.runtime.host.backend import HostKernel
+from thunder_fuser.runtime.launch import Recipe
+from thunder_fuser.runtime.launch_plan import Allocation, KernelCall, LaunchPlan, OutputRecipe
 from thunder_fuser.runtime.native import compiled_call
 from thunder_fuser.runtime.native.extension import EXTENSION, Extension
 
@@ -31,10 +36,7 @@ TEXT = """fusion f(x: f32[4, 6], y: f32[4, 6], s: f64) {
 }"""
 
 
-@pytest.fixture(autouse=True)
-def ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THUNDER_FUSER_COMPILED_LAUNCH", "host")  # for threads too
-    assert EXTENSION.wait() == "compiled"
+pytestmark = pytest.mark.usefixtures("compiled_calls")
 
 
 def made(text: str = TEXT, *, check_inputs: bool = True) -> Executable:
@@ -94,6 +96,15 @@ def test_plans_wait_for_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     assert late.wait() == "compiled"
     same(exe(x, y, s), want(x, y, s))
     assert exe.compiled_calls == 1
+
+
+def test_no_part_of_a_plan_is_overlooked() -> None:
+    """Every field of what Python hands over is read in C++."""
+    folder = Path(compiled_call.__file__).parent
+    read = set(re.findall(r'attr\("(\w+)"\)', "".join(p.read_text() for p in folder.glob("*.h"))))
+    kinds = (LaunchPlan, KernelCall, OutputRecipe, Allocation, Recipe, compiled_call.TensorPattern, compiled_call.NumberPattern)
+    fields = {f.name for kind in kinds for f in dataclasses.fields(kind)}
+    assert fields - read == {"name", "source", "blocks", "threads", "kinds"}, "what is left is for reports and launchers"
 
 
 @pytest.mark.parametrize("wanted", ["off", "on"])
@@ -183,6 +194,51 @@ def test_a_failed_launch_is_the_launchers_error(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(LaunchError, match="^no more.$"):
         exe(*given())
     assert exe.compiled_calls == 2 and exe.is_planned(*given())
+
+
+# updates
+
+UPDATE = "fusion f(x: f32[4, 6], y: f32[4, 6]) {\n  z: f32[4, 6] = add(x, y)\n  update x = z\n  return z\n}"
+ROWS = ("fusion f(x: f32[4, 6], y: f32[2, 6]) {\n  v: f32[2, 6] = slice(x, starts=[1, 0], stops=[3, 6])\n  z: f32[2, 6] = mul(y, 2.0)\n"
+        "  update v = z\n  return\n}")
+
+
+def test_updates_are_told_to_autograd_and_shared_memory_goes_through_python() -> None:
+    exe, memory = made(UPDATE), torch.arange(100.0)
+    x, y = memory[:24].view(4, 6), memory[32:56].view(4, 6)
+    for k in range(1, 4):
+        want = x + y
+        (z,) = exe(x, y)
+        assert torch.equal(x, want) and torch.equal(z, want) and exe.compiled_calls == k - 1
+        assert memory._version == k
+    for start in (4, 20, 0):  # the last is x itself
+        low = memory[start:start + 24].view(4, 6)
+        want = x + low
+        (z,) = exe(x, low)
+        assert torch.equal(x, want) and torch.equal(z, want) and exe.compiled_calls == 2, start
+    x, y = memory[32:56].view(4, 6), memory[56:80].view(4, 6)  # side by side
+    want = x + y
+    exe(x, y)
+    assert torch.equal(x, want) and exe.compiled_calls == 3
+
+
+def test_a_part_of_an_input_is_written() -> None:
+    exe = made(ROWS)
+    for k in range(3):
+        x, y = torch.randn(4, 6), torch.randn(2, 6)
+        want = x.clone()
+        want[1:3] = y * 2
+        assert exe(x, y) == [] and torch.equal(x, want) and exe.compiled_calls == k
+
+
+def test_an_inference_tensor_has_no_version_to_tell() -> None:
+    exe = made(UPDATE)
+    with torch.inference_mode():
+        x = torch.randn(4, 6)
+    for k in range(3):
+        y = torch.randn(4, 6)
+        want = x + y
+        assert torch.equal(exe(x, y)[0], want) and torch.equal(x, want) and exe.compiled_calls == k
 
 
 # autograd

@@ -25,7 +25,7 @@ struct Call {
 // The plan that the inputs fit, looking at the last one first; null if there is none, or a mode wants to see each call.
 std::shared_ptr<const Plan> find(Call* me, PyObject* const* inputs, tf::Words& words) {
   if (at::impl::torch_function_mode_enabled()) return nullptr;
-  words.resize(static_cast<size_t>(me->count));
+  words.resize(2 * static_cast<size_t>(me->count));
   const auto& plans = *me->plans;
   for (size_t k = 0; k < plans.size(); ++k) {
     const size_t at = (me->recent + k) % plans.size();

@@ -22,12 +22,14 @@ from thunder_fuser.runtime.native.extension import EXTENSION
 
 @dataclass(frozen=True, slots=True)
 class TensorPattern:
-    """A tensor that a plan was made for; `low_bits` is its address modulo 16."""
+    """A tensor that a plan was made for. `low_bits` is its address modulo 16, `bytes` from the first element's first to the
+    last one's last."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
     low_bits: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-// What a plan expects of one input, and the word that a kernel gets of it. Whatever is not exactly as expected is not
+// What a plan expects of one input, and the words that a kernel gets of it: the address of a tensor or a number, and where it
+// is complex its imaginary part. Whatever is not exactly as expected is not
 // read: the Python function answers for it.
 #pragma once
 #include <torch/csrc/Dtype.h>
@@ -33,6 +34,7 @@ class Input {
     sizes_ = expected.attr("shape").cast<std::vector<int64_t>>();
     strides_ = expected.attr("strides").cast<std::vector<int64_t>>();
     low_bits_ = expected.attr("low_bits").cast<uint64_t>();
+    bytes_ = expected.attr("bytes").cast<uint64_t>();
     dtype_ = scalar_type_of(expected.attr("dtype"));
     // Nothing but a tensor in memory: no mode, wrapper, conjugate or negative view, sparse or quantised one.
     using Key = c10::DispatchKey;
@@ -42,7 +44,12 @@ class Input {
 
   bool number() const { return number_; }
 
-  bool read(PyObject* given, uint64_t& word) const { return number_ ? read_number(given, word) : read_tensor(given, word); }
+  bool read(PyObject* given, uint64_t* words) const { return number_ ? read_number(given, words[0]) : read_tensor(given, words[0]); }
+
+  // Whether tensors at these addresses may have bytes in common.
+  bool overlaps(uint64_t address, const Input& other, uint64_t its_address) const {
+    return address < its_address + other.bytes_ && its_address < address + bytes_;
+  }
 
  private:
   bool read_tensor(PyObject* given, uint64_t& word) const {
@@ -84,6 +91,7 @@ class Input {
   std::vector<int64_t> sizes_, strides_;
   at::ScalarType dtype_{};
   uint64_t low_bits_ = 0;  // the address modulo 16
+  uint64_t bytes_ = 0;     // from the first element's first byte to the last one's last
   uint64_t plain_ = 0;     // the dispatch keys that it may have
 };
 

@@ -28,7 +28,7 @@ constexpr size_t kMaxArguments = 512;  // 4 KB of parameters hold no more
 
 using LaunchKernelEx = int (*)(const LaunchConfig*, void* function, void** parameters, void** extra);
 
-// Arguments are positions in a call's words: first one for each input, then the address of each buffer.
+// Arguments are positions in a call's words, of which plan.h says what they are.
 class Kernel {
  public:
   // `launcher` is the Python launcher; its `recipe`, if it has one, says how to launch without it (runtime/launch.py).
@@ -62,14 +62,12 @@ class Kernel {
   }
 
   // The same through Python: on the host backend, and for a launch that the driver refused, which it repeats or explains.
-  void launch_from_python(void* stream, const uint64_t* words, PyObject* const* inputs, const std::vector<bool>& numbers) const {
+  // `object(word)` is the word as a Python object.
+  template <typename Object>
+  void launch_from_python(void* stream, const Object& object) const {
     py::tuple given(arguments_.size() + 1);
     given[0] = py::int_(reinterpret_cast<uintptr_t>(stream));
-    for (size_t k = 0; k < arguments_.size(); ++k) {
-      const size_t word = arguments_[k];
-      const bool number = word < numbers.size() && numbers[word];
-      given[k + 1] = number ? py::reinterpret_borrow<py::object>(inputs[word]) : py::int_(words[word]);
-    }
+    for (size_t k = 0; k < arguments_.size(); ++k) given[k + 1] = object(arguments_[k]);
     launcher_(*given);
   }
 

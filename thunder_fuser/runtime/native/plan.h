@@ -19,6 +19,7 @@ extern "C" int32_t aoti_torch_get_current_cuda_stream(int32_t device_index, void
 
 namespace tf {
 
+// Two words for each input, one for the address of each buffer, one for each address inside an input that is written to.
 using Words = c10::SmallVector<uint64_t, 32>;
 
 struct Buffer {
@@ -73,16 +74,13 @@ class Plan {
     if (device_.is_cuda()) throw py::value_error("a plan is for CUDA, and the extension was built without");
 #endif
     for (py::handle p : patterns) inputs_.emplace_back(p, device_);
-    for (const Input& i : inputs_) numbers_.push_back(i.number());
     for (py::handle a : plan.attr("allocations")) buffers_.emplace_back(a);
     for (py::handle o : plan.attr("outputs")) outputs_.emplace_back(o);
+    updated_ = plan.attr("updated").cast<std::vector<size_t>>();
     auto launcher = py::iter(launchers);
     for (py::handle call : plan.attr("calls")) {
       std::vector<size_t> arguments;
-      for (py::handle place : call.attr("arguments")) {
-        const auto [kind, index] = place.cast<std::pair<std::string, size_t>>();
-        arguments.push_back(kind == "buffer" ? inputs_.size() + index : index);
-      }
+      for (py::handle place : call.attr("arguments")) arguments.push_back(word_of(py::reinterpret_borrow<py::tuple>(place)));
       kernels_.emplace_back(py::reinterpret_borrow<py::object>(*launcher), std::move(arguments));
       ++launcher;
     }
@@ -91,7 +89,10 @@ class Plan {
   // Whether the inputs are those that this was made for; then `words` has theirs.
   bool fits(PyObject* const* inputs, Words& words) const {
     for (size_t k = 0; k < inputs_.size(); ++k)
-      if (!inputs_[k].read(inputs[k], words[k])) return false;
+      if (!inputs_[k].read(inputs[k], &words[2 * k])) return false;
+    for (const size_t k : updated_)
+      for (size_t i = 0; i < inputs_.size(); ++i)
+        if (i != k && !inputs_[i].number() && inputs_[k].overlaps(words[2 * k], inputs_[i], words[2 * i])) return false;
     return true;
   }
 
@@ -100,12 +101,17 @@ class Plan {
     std::optional<c10::DeviceGuard> guard;
     if (guarded_) guard.emplace(device_);
     c10::SmallVector<at::Tensor, 8> buffers;
-    words.resize(inputs_.size());
+    words.resize(2 * inputs_.size());
     for (const Buffer& b : buffers_) {
       buffers.push_back(b.allocate(device_));
       words.push_back(reinterpret_cast<uintptr_t>(buffers.back().data_ptr()));
     }
+    for (const auto& [word, bytes] : inside_) words.push_back(words[word] + bytes);
     if (!kernels_.empty()) launch(inputs, words);
+    for (const size_t k : updated_) {
+      const at::Tensor& tensor = THPVariable_Unpack(inputs[k]);
+      if (!tensor.is_inference()) torch::autograd::impl::bump_version(tensor);
+    }
     auto list = py::reinterpret_steal<py::object>(PyList_New(static_cast<Py_ssize_t>(outputs_.size())));
     if (!list) return nullptr;
     for (size_t k = 0; k < outputs_.size(); ++k) {
@@ -119,6 +125,16 @@ class Plan {
   const py::object key;
 
  private:
+  size_t word_of(const py::tuple& place) {
+    const auto kind = place[0].cast<std::string>();
+    const auto index = place[1].cast<size_t>();
+    if (kind == "buffer") return 2 * inputs_.size() + index;
+    if (kind != "input") throw py::value_error("a kernel's argument is of an unknown kind");
+    if (place.size() == 2) return 2 * index;
+    inside_.emplace_back(2 * index, place[2].cast<uint64_t>());
+    return 2 * inputs_.size() + buffers_.size() + inside_.size() - 1;
+  }
+
   void launch(PyObject* const* inputs, Words& words) const {
     void* stream = nullptr;
 #ifdef TF_CUDA
@@ -132,15 +148,20 @@ class Plan {
         while (k < kernels_.size() && kernels_[k].compiled() && !(refused = kernels_[k].launch(stream, words.data()))) ++k;
         Py_END_ALLOW_THREADS
       }
-      if (k < kernels_.size()) kernels_[k].launch_from_python(stream, words.data(), inputs, numbers_);
+      if (k == kernels_.size()) return;
+      kernels_[k].launch_from_python(stream, [&](size_t word) -> py::object {
+        const bool number = word < 2 * inputs_.size() && inputs_[word / 2].number();
+        return number ? py::reinterpret_borrow<py::object>(inputs[word / 2]) : py::int_(words[word]);
+      });
     }
   }
 
   c10::Device device_;
   bool guarded_;  // another device may be current
   std::vector<Input> inputs_;
-  std::vector<bool> numbers_;
+  std::vector<size_t> updated_;  // inputs that are written into; none of them shares memory with another one
   std::vector<Buffer> buffers_;
+  std::vector<std::pair<size_t, uint64_t>> inside_;  // a word, and bytes to add to it
   std::vector<Kernel> kernels_;
   std::vector<Output> outputs_;
 };
