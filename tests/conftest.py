@@ -12,6 +12,8 @@ import torch
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the expected texts of tests/golden and of the architecture page anew")
+    parser.addoption("--samples", type=int, help="small samples that a test of Thunder's suite tries of an op; without it 4, with --long all")
+    parser.addoption("--update-coverage", action="store_true", help="note which prims the run of Thunder's suite had in fusions, for docs/coverage.md")
     parser.addoption("--long", action="store_true", help="run the tests marked long too, with thousands of random programs")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -24,10 +25,13 @@ _GENERATED = re.compile(r"[a-z]+_[0-9a-f]{12}")  # the emitter's names: kernels 
 
 
 class EveryKernel:
-    """Register one for a session. `refused` holds what NVRTC said about the kernels that it did not take."""
+    """Register one for a session. `refused` holds what NVRTC said about the kernels that it did not take.
+
+    The processes that pytest-xdist starts have one each and report to that of the process that started them."""
 
     def __init__(self) -> None:
         self.seen: dict[KernelSource, Future[None]] = {}
+        self.counts = [0, 0]  # kernels seen, and compiled anew, by this process and those that it started
         self.refused: list[str] = []
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="nvrtc_too")
         self._options = CompileOptions()
@@ -58,13 +62,27 @@ class EveryKernel:
         for future in list(self.seen.values()):
             future.result()
         self._threads.shutdown()
+        self._count(len(self.seen), self._store.misses)
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["every_kernel"] = (*self.counts, self.refused)
         if self.refused and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        *counts, refused = getattr(node, "workeroutput", {}).get("every_kernel", (0, 0, []))
+        self._count(*counts)
+        self.refused.extend(refused)
+
+    def _count(self, seen: int, anew: int) -> None:
+        self.counts[0] += seen
+        self.counts[1] += anew
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.refused:
             terminalreporter.section("NVRTC refused kernels that ran on the host", red=True)
             for text in self.refused[:10]:
                 terminalreporter.line(text)
-        terminalreporter.line(f"{len(self.seen)} kernels ran on the host, NVRTC compiled {len(self.seen) - len(self.refused)} of them for {ARCH} too "
-                              f"({self._store.misses} anew)")
+        seen, anew = self.counts
+        terminalreporter.line(f"{seen} kernels ran on the host, NVRTC compiled {seen - len(self.refused)} of them for {ARCH} too ({anew} anew)")
