@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from thunder_fuser.errors import InputError, UnsupportedError
-from thunder_fuser.ir.dtypes import F32, F64, DType
+from thunder_fuser.ir.dtypes import F32, F64, DType, real_of
 from thunder_fuser.ir.nodes import Fusion, Scatter, TensorType
 from thunder_fuser.report import Report
 from thunder_fuser.runtime.compile_pool import POOL
@@ -190,16 +190,15 @@ class Executable:
         self.call = call
 
     def _compile_call(self, key: Any, inputs: Sequence[Any], plan: LaunchPlan, launchers: Sequence[Launcher], device: torch.device) -> None:
-        """Lets compiled code answer for inputs like these, if it can read all of them, need not ask torch, and need not look how
-        they overlap."""
+        """Lets compiled code answer for inputs like these, if it need not ask torch, nor look how they overlap."""
         if self._any_order or not self._tensors or (self._updated and key[1]):
             return
         patterns: list[Pattern] = []
         for given, value in zip(inputs, self.fusion.inputs):
             if isinstance(given, torch.Tensor):
                 patterns.append(TensorPattern(value.shape, given.stride(), given.dtype, given.data_ptr() & 15, _bytes_spanned(given)))
-            elif value.dtype.name in CODES:
-                patterns.append(NumberPattern(CODES[value.dtype.name]))
+            elif real_of(value.dtype).name in CODES:
+                patterns.append(NumberPattern(CODES[real_of(value.dtype).name], value.dtype.kind == "complex"))
         if len(patterns) == len(inputs):
             self._compiled.add(key, patterns, plan, launchers, device)
 

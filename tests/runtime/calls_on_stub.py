@@ -44,7 +44,7 @@ def compiled(launcher, kinds, *, outputs=(), numbers="", allocations=(), calls=1
 
     made = []
     call = CompiledCall(python, [None], 1 + len(numbers), made.append)
-    patterns = [TensorPattern((3,), (1,), torch.float32, x.data_ptr() & 15, 12), *map(NumberPattern, numbers)]
+    patterns = [TensorPattern((3,), (1,), torch.float32, x.data_ptr() & 15, 12), *(NumberPattern(code, False) for code in numbers)]
     with config.override(compiled_launch="host"):
         call.add("key", patterns, plan, [launcher] * calls, torch.device("cpu"))
     state = EXTENSION.wait()

@@ -128,6 +128,21 @@ def test_without_a_compiler_python_goes_on(monkeypatch: pytest.MonkeyPatch) -> N
     assert exe.compiled_calls == 0
 
 
+def test_numbers_of_every_kind() -> None:
+    exe = made("fusion f(x: c64[5], z: c128, w: c64, s: f32, n: i64, b: b8) {\n  a: c64[5] = mul(x, z)\n  c: c64[5] = add(a, w)\n"
+               "  d: c64[5] = mul(c, s)\n  e: c64[5] = add(d, n)\n  g: c64[5] = where(b, e, c)\n  return g, x\n}")
+    x = torch.randn(5, dtype=torch.complex64)
+    cases = [(2.5 - 1j, 1j, 0.5, -3, True), (-1j, -2.0 + 0j, 3.0, 2**20, True), (complex(0.0, -0.0), 1 + 1j, -0.0, 7, False)]
+    for k, (z, w, s, n, b) in enumerate(cases):
+        c = x * z + w
+        torch.testing.assert_close(exe(x, z, w, s, n, b)[0], c * s + n if b else c)
+        assert exe.compiled_calls == k
+    exe(x, 2.0, 1j, 0.5, 3, True)
+    with pytest.raises(OverflowError):
+        exe(x, 1j, complex(1e39, 0), 0.5, 3, True)
+    assert exe.compiled_calls == 2, "other classes, and what single precision cannot hold, are Python's"
+
+
 # what is left to Python
 
 class Sub(torch.Tensor):
@@ -153,12 +168,13 @@ def test_unusual_inputs_take_the_python_path() -> None:
     assert served == 1, "a parameter is as good as a tensor"
     same(exe(x.as_subclass(Sub), y, s), want(x, y, s))
     same(exe(x, y, 2), want(x, y, 2.0))
+    same(exe(x, torch._neg_view(y), s)[:4], want(x, -y, s)[:4])
     assert exe.compiled_calls == served
     with Seen() as seen:
         exe(x, y, s)
     assert "as_strided" in seen.names and exe.compiled_calls == served, "a mode sees what it would see"
     for bad, message in [((x, y), "takes 3 inputs, got 2"), ((x, y, s, s), "got 4"), ((x, None, s), "expected a tensor"), ((x, y, "a"), "expected a float"),
-                         ((x, torch._neg_view(y), s), "resolve_neg"), ((x, y.double(), s), "expected torch.float32"), ((x, y.to_sparse(), s), "layout"),
+                         ((x, y.double(), s), "expected torch.float32"), ((x, y.to_sparse(), s), "layout"),
                          ((x, y.to("meta"), s), "are on cpu and meta")]:
         with pytest.raises(InputError, match=message):
             exe(*bad)

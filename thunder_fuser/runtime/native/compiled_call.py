@@ -34,9 +34,10 @@ class TensorPattern:
 
 @dataclass(frozen=True, slots=True)
 class NumberPattern:
-    """A number, by its struct-module code."""
+    """A number, by its struct-module code; for a complex one that of its parts."""
 
     code: str
+    complex: bool
 
 
 Pattern = TensorPattern | NumberPattern

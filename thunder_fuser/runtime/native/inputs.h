@@ -29,6 +29,7 @@ class Input {
     number_ = py::hasattr(expected, "code");
     if (number_) {
       code_ = expected.attr("code").cast<char>();
+      complex_ = expected.attr("complex").cast<bool>();
       return;
     }
     sizes_ = expected.attr("shape").cast<std::vector<int64_t>>();
@@ -44,7 +45,18 @@ class Input {
 
   bool number() const { return number_; }
 
-  bool read(PyObject* given, uint64_t* words) const { return number_ ? read_number(given, words[0]) : read_tensor(given, words[0]); }
+  bool read(PyObject* given, uint64_t* words) const {
+    if (!number_) return read_tensor(given, words[0]);
+    if (!complex_) return read_number(given, words[0]);
+    if (!PyComplex_CheckExact(given)) return false;
+    const Py_complex value = PyComplex_AsCComplex(given);
+    return read_float(value.real, words[0]) && read_float(value.imag, words[1]);
+  }
+
+  // A number, or one of its parts, as the Python launchers take it.
+  py::object object(PyObject* given, bool imaginary) const {
+    return complex_ ? py::handle(given).attr(imaginary ? "imag" : "real") : py::reinterpret_borrow<py::object>(given);
+  }
 
   // Whether tensors at these addresses may have bytes in common.
   bool overlaps(uint64_t address, const Input& other, uint64_t its_address) const {
@@ -74,8 +86,11 @@ class Input {
       word = static_cast<uint64_t>(PyLong_AsLongLongAndOverflow(given, &overflow));
       return !overflow;
     }
-    if (!PyFloat_CheckExact(given)) return false;
-    const double value = PyFloat_AS_DOUBLE(given);
+    return PyFloat_CheckExact(given) && read_float(PyFloat_AS_DOUBLE(given), word);
+  }
+
+  bool read_float(double value, uint64_t& word) const {
+    word = 0;
     if (code_ == 'd') {
       std::memcpy(&word, &value, sizeof value);
       return true;
@@ -86,7 +101,8 @@ class Input {
   }
 
   bool number_;
-  char code_ = 0;  // of a number: its struct-module code
+  bool complex_ = false;
+  char code_ = 0;  // of a number: its struct-module code, or that of a complex one's parts
   c10::Device device_;
   std::vector<int64_t> sizes_, strides_;
   at::ScalarType dtype_{};

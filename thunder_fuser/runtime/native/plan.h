@@ -129,7 +129,8 @@ class Plan {
     const auto kind = place[0].cast<std::string>();
     const auto index = place[1].cast<size_t>();
     if (kind == "buffer") return 2 * inputs_.size() + index;
-    if (kind != "input") throw py::value_error("a kernel's argument is of an unknown kind");
+    if (kind == "imag") return 2 * index + 1;
+    if (kind != "input" && kind != "real") throw py::value_error("a kernel's argument is of an unknown kind");
     if (place.size() == 2) return 2 * index;
     inside_.emplace_back(2 * index, place[2].cast<uint64_t>());
     return 2 * inputs_.size() + buffers_.size() + inside_.size() - 1;
@@ -151,7 +152,7 @@ class Plan {
       if (k == kernels_.size()) return;
       kernels_[k].launch_from_python(stream, [&](size_t word) -> py::object {
         const bool number = word < 2 * inputs_.size() && inputs_[word / 2].number();
-        return number ? py::reinterpret_borrow<py::object>(inputs[word / 2]) : py::int_(words[word]);
+        return number ? inputs_[word / 2].object(inputs[word / 2], word % 2) : py::int_(words[word]);
       });
     }
   }
