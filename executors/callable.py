@@ -30,15 +30,16 @@ class FusionCallable:
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         """The outputs, in the trace's order. What could not be compiled for these strides runs through torch; a
         failed launch is never caught."""
+        program = self.program
         if self.store_inputs:
             self.last_inputs = inputs
-        if self.program.leaves:
-            self.program.check_leaves(inputs)
+        if program.leaves:
+            program.check_leaves(inputs)
         try:
-            return self.program.target.call(*inputs)
+            return program.target.call(*inputs)
         except Exception as error:
-            self.program.after(error, inputs)
-            return self.program.target.call(*inputs)
+            program.after(error, inputs)
+            return program.target.call(*inputs)
 
     @property
     def fusion(self) -> Fusion:

@@ -70,7 +70,7 @@ _ADVICE = {
     "cuda-python": "pip install 'cuda-python>=13,<14'",
     "NVRTC": "pip install 'cuda-python>=13,<14' and a torch built for CUDA; the host backend does without.",
     "GPU": "Kernels cannot be run on the GPU; see the reason above. 'thunder-fuser demo --backend host' does without.",
-    "C++ compiler": "Install g++ or clang++, or set CXX; only the host backend needs it.",
+    "C++ compiler": "Install g++ or clang++, or set CXX; the host backend needs it, and calls are quicker with it.",
     "cache folder": "Set THUNDER_FUSER_CACHE_DIR to a folder that can be written, or to 'off'.",
 }
 

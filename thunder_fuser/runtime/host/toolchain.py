@@ -46,7 +46,7 @@ def compiler() -> str:
         if found:
             return found
     raise CompileError(
-        f"The host backend needs a C++ compiler, and none of {', '.join(names)} is on the PATH; install one or set CXX."
+        f"There is no C++ compiler: none of {', '.join(names)} is on the PATH; install one or set CXX."
     )
 
 

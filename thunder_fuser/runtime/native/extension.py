@@ -6,14 +6,18 @@ headers of Python or torch), calls stay in Python, which `state()` tells.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import hashlib
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
@@ -30,6 +34,7 @@ _SOURCES = ("call.cpp", "plan.h", "inputs.h", "launch.h")
 _FLAGS = ("-std=c++20", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
 _TORCH, _PYTHON = Path(torch.__file__).parent, Path(sysconfig.get_path("include"))
 _LOWEST_PRIORITY = 19
+_AFTER_SECONDS = 0.05  # the call that asks for it comes first
 
 
 class Extension:
@@ -41,10 +46,12 @@ class Extension:
         self._waiting: list[Callable[[Any], None]] = []
         self._start_anew()
         os.register_at_fork(after_in_child=self._start_anew)  # a thread that was building does not survive a fork
+        atexit.register(self._stop)
 
     def _start_anew(self) -> None:
         self._lock = threading.Lock()
         self._building: threading.Thread | None = None
+        self._compiler: subprocess.Popen[str] | None = None
 
     def when_ready(self, use: Callable[[Any], None]) -> None:
         """Calls `use(module)` now, or from another thread once it has been built, or never."""
@@ -67,9 +74,10 @@ class Extension:
 
     def _build(self, store: cache.KernelCache) -> None:
         module = None
+        time.sleep(_AFTER_SECONDS)
         try:
-            module, state = _load(store.get_or_compile(_key(), _compile)), "compiled"
-        except CompileError as e:
+            module, state = _load(store.get_or_compile(_key(), self._compile)), "compiled"
+        except (CompileError, OSError) as e:
             state = str(e).partition("\n")[0]
         with self._lock:
             self.module, self.state, waiting = module, state, self._waiting
@@ -77,6 +85,35 @@ class Extension:
         if module is not None:
             for use in waiting:
                 use(module)
+
+    def _compile(self) -> bytes:
+        """The extension's library. Leaves the calling thread, which is one of its own, at the lowest priority."""
+        if sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)  # of this thread alone; the compiler inherits it
+        missing = obstacle()
+        if missing:
+            raise CompileError(missing)
+        path = toolchain.compiler()
+        with tempfile.TemporaryDirectory(prefix="thunder_fuser_") as folder:
+            library = Path(folder) / "tf_native.so"
+            command = [path, *_FLAGS, f"-I{_TORCH / 'include'}", f"-I{_PYTHON}", str(_FOLDER / _SOURCES[0]), "-o", str(library), *_libraries()]
+            try:
+                place = {**os.environ, "TMPDIR": folder}
+                self._compiler = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=place)
+            except OSError as e:
+                raise CompileError(f"The C++ compiler '{path}' could not be run: {e}.") from e
+            log = self._compiler.communicate()[1]
+            if self._compiler.returncode != 0:
+                raise CompileError(f"The C++ compiler '{path}' refused the compiled calls.\n{log}")
+            return library.read_bytes()
+
+    def _stop(self) -> None:
+        """At the end of the process, which does not wait for a compiler and leaves none behind."""
+        building, compiler = self._building, self._compiler
+        if building is not None and building.is_alive() and compiler is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(compiler.pid, signal.SIGKILL)
+            building.join(1.0)  # it removes its folder
 
 
 def obstacle() -> str | None:
@@ -92,36 +129,15 @@ def obstacle() -> str | None:
     return None
 
 
-def _cuda() -> bool:
-    return (_TORCH / "lib" / "libtorch_cuda.so").is_file()
+def _libraries() -> list[str]:
+    cuda = ["-ltorch_cuda", "-DTF_CUDA"] if (_TORCH / "lib" / "libtorch_cuda.so").is_file() else []
+    return [f"-L{_TORCH / 'lib'}", "-ltorch_python", "-ltorch_cpu", "-lc10", *cuda]
 
 
 def _key() -> str:
     texts = [(_FOLDER / name).read_text() for name in _SOURCES]
-    parts = (toolchain.identity(), " ".join(_FLAGS), str(sysconfig.get_config_var("SOABI")), torch.__version__, str(_cuda()), *texts)
+    parts = (toolchain.identity(), " ".join(_FLAGS), str(sysconfig.get_config_var("SOABI")), torch.__version__, *_libraries(), *texts)
     return hashlib.sha256("\0".join(("extension", *parts)).encode()).hexdigest()
-
-
-def _compile() -> bytes:
-    """The extension's library. Leaves the calling thread, which is one of its own, at the lowest priority."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)  # of this thread alone; the compiler inherits it
-    missing = obstacle()
-    if missing:
-        raise CompileError(missing)
-    path = toolchain.compiler()
-    libraries = ["-ltorch_python", "-ltorch_cpu", "-lc10", *(["-ltorch_cuda", "-DTF_CUDA"] if _cuda() else [])]
-    with tempfile.TemporaryDirectory(prefix="thunder_fuser_") as folder:
-        library = Path(folder) / "tf_native.so"
-        headers = [f"-I{_TORCH / 'include'}", f"-I{_PYTHON}"]
-        command = [path, *_FLAGS, *headers, str(_FOLDER / _SOURCES[0]), "-o", str(library), f"-L{_TORCH / 'lib'}", *libraries]
-        try:
-            ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        except OSError as e:
-            raise CompileError(f"The C++ compiler '{path}' could not be run: {e}.") from e
-        if ended.returncode != 0:
-            raise CompileError(f"The C++ compiler '{path}' refused the compiled calls.\n{ended.stderr}")
-        return library.read_bytes()
 
 
 def _load(library: bytes) -> Any:
