@@ -9,6 +9,7 @@ itself; `Stages` keeps them for reports.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from thunder_fuser.executable import Executable
 from thunder_fuser.ir.dtypes import real_of
 from thunder_fuser.ir.nodes import Fusion, Node, ScalarType, Scatter, Value
 from thunder_fuser.passes import simplify
+from thunder_fuser.passes.by_value import by_value
 from thunder_fuser.runtime.launch_plan import Allocation, KernelCall, LaunchPlan, OutputRecipe
 from thunder_fuser.runtime.options import CompileOptions
 from thunder_fuser.runtime.source import KernelSource
@@ -66,14 +68,17 @@ def compile_fusion(fusion: Fusion, backend: str | None = None, options: CompileO
 
 
 def lower(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None], alignments: Sequence[int],
-          overlaps: Overlaps = ()) -> tuple[Stages, LaunchPlan]:
+          overlaps: Overlaps = (), numbers: Sequence[int] = ()) -> tuple[Stages, LaunchPlan]:
     """All stages from layouts to sources, for inputs of the given strides (None for numbers) and pointer alignments in
-    bytes (16 at most). `overlaps` are the pairs of inputs that share memory, one of them updated."""
+    bytes (16 at most). `overlaps` are the pairs of inputs that share memory, one of them updated; `numbers` are the tensors
+    of rank 0 that come from the CPU to a card, by value."""
+    fusion = by_value(fusion, numbers)
+    input_strides = [None if k in numbers else s for k, s in enumerate(input_strides)]
     where = layouts(fusion, input_strides)
     info = aliases(fusion, where)
     segments, kernels, placed = _scheduled(fusion, where, info, writes(fusion, where, overlaps), dict(zip(fusion.inputs, alignments)))
     sources = tuple(emit(k) for k in kernels)
-    plan = _launch_plan(fusion, info, segments, kernels, sources, placed)
+    plan = dataclasses.replace(_launch_plan(fusion, info, segments, kernels, sources, placed), items=tuple(numbers))
     stages = Stages(fusion, where, info, segments, kernels, sources, plan, placed)
     dump(fusion.name, stages.texts)
     return stages, plan

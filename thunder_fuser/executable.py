@@ -110,6 +110,8 @@ class Executable:
                 parts += [f"in{k}.device", f"in{k}.shape", f"in{k}.dtype", f"in{k}.__class__"]
             elif torch.cuda.device_count() > 1:
                 parts.append(f"in{k}.get_device()")
+            elif not self.fusion.inputs[k].shape:  # it may be on the CPU beside others on a card
+                parts.append(f"in{k}.is_cpu")
         if check_inputs:
             parts += [f"in{k}.__class__" for k in range(len(names)) if k not in self._tensors]
         if not self._tensors:
@@ -165,9 +167,10 @@ class Executable:
             if run is not None:
                 return run
             device = self._check(inputs)
+            numbers = [k for k in self._tensors if device.type == "cuda" and inputs[k].is_cpu]
             strides = [t.stride() if isinstance(t, torch.Tensor) else None for t in inputs]
             alignments = [_alignment(t) if isinstance(t, torch.Tensor) else 16 for t in inputs]
-            stages, plan = self._lower(self.fusion, strides, alignments, key[1] if self._updated else ())
+            stages, plan = self._lower(self.fusion, strides, alignments, key[1] if self._updated else (), numbers)
             futures = [POOL.kernel(c.source, device, self.options) for c in plan.calls]
             kernels = [f.result() for f in futures]
             launchers = [k.launcher(c.blocks, c.threads, 0, c.kinds) for k, c in zip(kernels, plan.calls)]
@@ -191,7 +194,7 @@ class Executable:
 
     def _compile_call(self, key: Any, inputs: Sequence[Any], plan: LaunchPlan, launchers: Sequence[Launcher], device: torch.device) -> None:
         """Lets compiled code answer for inputs like these, if it need not ask torch, nor look how they overlap."""
-        if self._any_order or not self._tensors or (self._updated and key[1]):
+        if self._any_order or plan.items or not self._tensors or (self._updated and key[1]):
             return
         patterns: list[Pattern] = []
         for given, value in zip(inputs, self.fusion.inputs):
@@ -207,7 +210,7 @@ class Executable:
         name, want = self.fusion.name, self.fusion.inputs
         if len(inputs) != len(want):
             raise InputError(f"Fusion '{name}' takes {len(want)} inputs, got {len(inputs)}.")
-        devices = {}
+        devices: dict[torch.device, list[int]] = {}
         for k, (given, value) in enumerate(zip(inputs, want)):
             if not isinstance(value.type, TensorType):
                 _check_number(f"Input {k} of fusion '{name}'", given, value.dtype)
@@ -221,10 +224,15 @@ class Executable:
                                  f"expected {value.dtype.torch} {list(value.shape)}.")
             if given.device.type in ("cpu", "cuda") and given.numel() and not given.data_ptr():
                 raise InputError(f"Input {k} of fusion '{name}' is a '{type(given).__name__}' without memory, expected a tensor with data.")
-            devices.setdefault(given.device, k)
+            devices.setdefault(given.device, []).append(k)
         return self._device(devices)
 
-    def _device(self, devices: dict[torch.device, int]) -> torch.device:
+    def _device(self, devices: dict[torch.device, list[int]]) -> torch.device:
+        """The one device of the inputs, given by device. Tensors of rank 0 may be on the CPU all the same, if nothing is
+        written into them."""
+        cpu = torch.device("cpu")
+        if len(devices) > 1 and all(not self.fusion.inputs[k].shape and k not in self._updated for k in devices.get(cpu, ())):
+            devices = {d: ks for d, ks in devices.items() if d != cpu}
         if len(devices) > 1:
             raise InputError(f"Inputs of fusion '{self.fusion.name}' are on {' and '.join(map(str, devices))}, expected one device.")
         device = next(iter(devices), None)

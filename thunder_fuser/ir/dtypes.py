@@ -97,6 +97,11 @@ def complex_of(dtype: DType) -> DType:
     return found
 
 
+def number_of(dtype: DType) -> DType:
+    """The dtype of the Python numbers that hold every value of `dtype`: b8, i64, f64 or c128."""
+    return {"bool": BOOL, "int": I64, "complex": C128}.get(dtype.kind, F64)
+
+
 def as_number(value: Number, dtype: DType) -> Number:
     """A Python number as the same number of `dtype`'s kind: floats truncate to integers, integers wrap around as torch's
     do, anything but zero is true. Floats are not rounded to the dtype. Raises `IRError` for an integer from inf or NaN,

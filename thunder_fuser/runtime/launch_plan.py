@@ -58,19 +58,21 @@ class OutputRecipe:
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """Everything a call does. `str()` is the Python function that does it. `updated` are the inputs that are written into:
-    autograd must be told, by the version that torch counts for each tensor."""
+    autograd must be told, by the version that torch counts for each tensor. `items` are tensors on the CPU whose one element
+    is handed over as a number."""
 
     allocations: tuple[Allocation, ...]
     calls: tuple[KernelCall, ...]
     outputs: tuple[OutputRecipe, ...]
     updated: tuple[int, ...] = ()
+    items: tuple[int, ...] = ()
 
     def python(self, inputs: int, tensors: Sequence[int], device: torch.device) -> str:
         """The source of `run(in0, in1, ..., p0, ...)`, given the inputs and the addresses of those that are tensors: a list
         of outputs, by the names that `bind` provides."""
         cuda = device.type == "cuda"
         names = ", ".join([*(f"in{k}" for k in range(inputs)), *(f"p{k}" for k in tensors)])
-        lines = [f"def run({names}):"]
+        lines = [f"def run({names}):", *(f"    in{k} = in{k}.item()" for k in self.items)]
         for k, a in enumerate(self.allocations):
             lines.append(f"    out{k} = empty({a.shape}, {a.strides}, dtype{k})")
         if self.calls and cuda:
