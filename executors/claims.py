@@ -14,7 +14,7 @@ from thunder.core.proxies import TensorProxy
 from thunder.core.symbol import BoundSymbol
 
 from thunder_fuser.executors import options
-from thunder_fuser.translators import TRANSLATIONS
+from thunder_fuser.translators import TRANSLATIONS, is_cpu_scalar
 
 
 def why_not(bsym: BoundSymbol) -> str | None:
@@ -30,7 +30,7 @@ def why_not(bsym: BoundSymbol) -> str | None:
 
 def why_not_call(prim: PrimIDs, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Why a prim with these arguments is not claimed, or None."""
-    return _why_not_devices({str(d): d for d in _devices((args, kwargs))}) or TRANSLATIONS[prim].why_not(*args, **kwargs)
+    return _why_not_devices({str(d): d for d in _devices_of(prim, (args, kwargs))}) or TRANSLATIONS[prim].why_not(*args, **kwargs)
 
 
 def checker(prim: PrimIDs) -> Callable[..., bool]:
@@ -43,20 +43,28 @@ def checker(prim: PrimIDs) -> Callable[..., bool]:
 
 def device_of(bsym: BoundSymbol) -> str:
     """The device that a claimed prim runs on; the two results of equal devices are equal."""
-    return str(next(_devices((bsym.args, bsym.kwargs))))
+    return str(_devices_of(bsym.sym.id, (bsym.args, bsym.kwargs))[0])
 
 
-def _devices(tree: Any) -> Iterator[Device]:
-    """The devices of all tensors among arguments, and those named by arguments."""
+def _devices_of(prim: PrimIDs, tree: Any) -> list[Device]:
+    """The devices that a prim's arguments are on. Rank-0 tensors on the CPU count only among themselves, where the prim takes
+    them beside others."""
+    others = list(_devices(tree, cpu_scalars=False)) if TRANSLATIONS[prim].takes_cpu_scalars else []
+    return others or list(_devices(tree))
+
+
+def _devices(tree: Any, *, cpu_scalars: bool = True) -> Iterator[Device]:
+    """The devices of all tensors among arguments (or of all but rank-0 ones on the CPU), and those named by arguments."""
     if isinstance(tree, TensorProxy):
-        yield tree.device
+        if cpu_scalars or not is_cpu_scalar(tree):
+            yield tree.device
     elif isinstance(tree, Device):
         yield tree
     elif isinstance(tree, (tuple, list)):
         for item in tree:
-            yield from _devices(item)
+            yield from _devices(item, cpu_scalars=cpu_scalars)
     elif isinstance(tree, dict):
-        yield from _devices(tuple(tree.values()))
+        yield from _devices(tuple(tree.values()), cpu_scalars=cpu_scalars)
 
 
 def _why_not_devices(devices: dict[str, Device]) -> str | None:

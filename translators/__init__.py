@@ -3,7 +3,8 @@
 Public: `translate` (a region -> a `Fusion`), `why_not` (why a prim cannot be translated), `flatten`.
 """
 
+from thunder_fuser.translators.proxies import is_cpu_scalar
 from thunder_fuser.translators.region import flatten, translate
 from thunder_fuser.translators.registry import TRANSLATIONS, is_cheap, is_view, results, why_not
 
-__all__ = ["TRANSLATIONS", "flatten", "is_cheap", "is_view", "results", "translate", "why_not"]
+__all__ = ["TRANSLATIONS", "flatten", "is_cheap", "is_cpu_scalar", "is_view", "results", "translate", "why_not"]

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from thunder.core.dtypes import to_torch_dtype
 from thunder.core.prims import PrimIDs
 from thunder.core.proxies import TensorProxy
 
 from thunder_fuser.ir.builder import FusionBuilder
-from thunder_fuser.ir.nodes import Operand, Value
+from thunder_fuser.ir.dtypes import BOOL, from_torch
+from thunder_fuser.ir.nodes import Operand, TensorType, Value
 from thunder_fuser.ir.ops import POINTWISE, PointwiseOp
-from thunder_fuser.translators.proxies import dtype_of, why_not_dtype, why_not_number, why_not_static, why_not_tensor
+from thunder_fuser.translators.proxies import dtype_of, is_cpu_scalar, why_not_dtype, why_not_number, why_not_static, why_not_tensor
 from thunder_fuser.translators.registry import TRANSLATIONS, Translation, translates
 
 # Rows whose prim has another name.
@@ -21,7 +23,8 @@ RENAMED: dict[str, str] = {}
 
 
 def _why_not_operands(op: PointwiseOp, args: tuple[Any, ...]) -> str | None:
-    """Operands must be tensors of one shape and dtype, on which the op is defined, or numbers."""
+    """Operands must be tensors of one shape and dtype, on which the op is defined, or numbers. To Thunder a rank-0 tensor on
+    the CPU is a number too, of any shape."""
     tensors = [a for a in args if isinstance(a, TensorProxy)]
     if not tensors:
         return f"'{op.name}' of numbers alone makes no tensor"
@@ -29,7 +32,7 @@ def _why_not_operands(op: PointwiseOp, args: tuple[Any, ...]) -> str | None:
         reason = why_not_tensor(arg) if isinstance(arg, TensorProxy) else why_not_number(arg)
         if reason is not None:
             return reason
-    if any(t.shape != tensors[0].shape for t in tensors):
+    if len({t.shape for t in tensors if not is_cpu_scalar(t)}) > 1:
         return f"the operands of '{op.name}' have different shapes"
     typed = {dtype_of(a) for a in (args[1:] if op.name == "where" else args) if isinstance(a, TensorProxy)}
     if len(typed) > 1:
@@ -47,9 +50,15 @@ def _register(op: PointwiseOp, prim: PrimIDs) -> None:
         return _why_not_operands(op, args)
 
     def translate(b: FusionBuilder, out: TensorProxy, *args: Operand) -> Value:
-        return b.pointwise(op.name, *args, name=out.name)
+        return b.pointwise(op.name, *(_spread(b, a, tuple(out.shape)) for a in args), name=out.name)
 
-    TRANSLATIONS[prim] = Translation(translate, why_not)
+    TRANSLATIONS[prim] = Translation(translate, why_not, takes_cpu_scalars=True)
+
+
+def _spread(b: FusionBuilder, arg: Operand, shape: tuple[int, ...]) -> Operand:
+    """A rank-0 tensor among larger ones in their shape."""
+    is_scalar = isinstance(arg, Value) and isinstance(arg.type, TensorType) and not arg.shape
+    return b.broadcast(arg, shape, ()) if is_scalar and shape else arg
 
 
 for _op in POINTWISE.values():
@@ -68,7 +77,7 @@ def _where(b: FusionBuilder, out: TensorProxy, condition: Operand, x: Operand, y
     return _where_of_tensors.translate(b, out, condition, x, y)
 
 
-TRANSLATIONS[PrimIDs.WHERE] = Translation(_where, _where_of_tensors.why_not)
+TRANSLATIONS[PrimIDs.WHERE] = Translation(_where, _where_of_tensors.why_not, takes_cpu_scalars=True)
 
 
 def _why_not_cast(a: Any, dtype: Any) -> str | None:
@@ -78,6 +87,21 @@ def _why_not_cast(a: Any, dtype: Any) -> str | None:
 @translates(PrimIDs.CONVERT_ELEMENT_TYPE, _why_not_cast)
 def _cast(b: FusionBuilder, out: TensorProxy, a: Value, dtype: Any) -> Value:
     return b.cast(a, dtype_of(out), name=out.name)
+
+
+def _why_not_bitcast(src: Any, dtype: Any) -> str | None:
+    reason = why_not_tensor(src) or why_not_dtype(dtype)
+    if reason is not None:
+        return reason
+    wanted = from_torch(to_torch_dtype(dtype))
+    if wanted.size != dtype_of(src).size or wanted is BOOL:
+        return f"'bitcast' of dtype '{dtype_of(src)}' to '{wanted}' is left to torch"
+    return None
+
+
+@translates(PrimIDs.BITCAST, _why_not_bitcast)
+def _bitcast(b: FusionBuilder, out: TensorProxy, src: Value, dtype: Any) -> Value:
+    return b.bitcast(src, dtype_of(out), name=out.name)
 
 
 def _why_not_full(shape: Any, fill_value: Any, *, device: Any, dtype: Any) -> str | None:

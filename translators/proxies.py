@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from thunder.core.devices import DeviceType
 from thunder.core.dtypes import to_torch_dtype
 from thunder.core.proxies import FutureTensorProxy, NumberProxy, TensorProxy
 
@@ -30,6 +31,11 @@ def why_not_tensor(x: Any) -> str | None:
     if not all(type(n) is int for n in x.shape):
         return f"'{x.name}' has symbolic sizes"
     return None
+
+
+def is_cpu_scalar(x: Any) -> bool:
+    """Whether a value is a rank-0 tensor on the CPU, which Thunder lets stand beside tensors on other devices."""
+    return isinstance(x, TensorProxy) and not x.shape and x.device.devicetype is DeviceType.CPU
 
 
 def why_not_dtype(dtype: Any) -> str | None:

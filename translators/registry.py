@@ -25,13 +25,15 @@ Checker = Callable[..., "str | None"]
 @dataclass(frozen=True, slots=True)
 class Translation:
     """`view`: torch answers this prim with a view of its argument. `cheap`: worth computing twice instead of storing.
-    `memory`: the prim is about memory, not values: `translate` is called with the region's `Memories` and the symbol."""
+    `memory`: the prim is about memory, not values: `translate` is called with the region's `Memories` and the symbol.
+    `takes_cpu_scalars`: rank-0 tensors on the CPU may stand beside operands on another device."""
 
     translate: Translate
     why_not: Checker
     view: bool = False
     cheap: bool = True
     memory: bool = False
+    takes_cpu_scalars: bool = False
 
 
 TRANSLATIONS: dict[PrimIDs, Translation] = {}

@@ -6,6 +6,8 @@ import operator
 
 import pytest
 import torch
+from thunder.core import prims
+from thunder.core.dtypes import to_dtype
 
 from tests.executors.jitted import forward, fusions, jit, operators, same
 
@@ -80,4 +82,29 @@ def test_eight_bit_floats_are_stored_and_cast(dtype, device):
             assert torch.equal(g.view(torch.uint8), w.view(torch.uint8))
         else:
             same(g, w)
+    assert_fused(jitted)
+
+
+@pytest.mark.parametrize("scalar", [torch.tensor(3), torch.tensor(0.1, dtype=torch.float64), torch.tensor(True), torch.tensor(1 - 1j)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32], ids=str)
+def test_rank_0_cpu_tensors_beside_others(scalar, dtype, device):
+    x = torch.randint(-9, 9, (4, 7), device=device).to(dtype)
+
+    def f(x, s):
+        return x * s, s + x, torch.where(x == s, x, s), x + 1
+
+    jitted = jit(f)
+    rounding = {"rtol": 2e-2, "atol": 0} if dtype is torch.bfloat16 else {"rtol": 1e-6, "atol": 1e-6}  # Thunder rounds the scalar first
+    same(jitted(x, scalar), f(x, scalar), **rounding)
+    same(jitted(x, scalar + scalar), f(x, scalar + scalar), **rounding)
+    assert_fused(jitted)
+
+
+@pytest.mark.parametrize("source, target", [(torch.float32, torch.int32), (torch.int16, torch.bfloat16), (torch.float64, torch.complex64),
+                                            (torch.uint8, torch.float8_e4m3fn), (torch.bool, torch.int8)], ids=str)
+def test_bits_read_as_another_dtype(source, target, device):
+    x = (torch.randn(5, 6, device=device) * 20).to(source)
+    jitted = jit(lambda x: prims.bitcast(x.transpose(0, 1), to_dtype(target)))
+    got, want = jitted(x), x.transpose(0, 1).view(target)
+    assert got.dtype is target and torch.equal(got.contiguous().view(source), want.contiguous().view(source))
     assert_fused(jitted)

@@ -142,3 +142,28 @@ def test_dtypes_of_parts_and_numbers() -> None:
     for fault in (lambda: complex_of(F16), lambda: as_number(1j, F32)):
         with pytest.raises(IRError):
             fault()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("source", DTYPES.values(), ids=str)
+def test_bits_are_read_as_every_dtype_of_their_size(source: DType, device: str) -> None:
+    x = (torch.randn(6, 9, device=device) * 50).to(source.torch)
+    targets = [d for d in DTYPES.values() if d.size == source.size and d.name != "b8"]
+    pieces = [x, x.T, x[1::2, 3:]]
+    outs = _run(lambda b, *xs: [b.bitcast(b.permute(v, (1, 0)), d) for v in xs for d in targets], *pieces)
+    for (piece, target), out in zip([(p, d) for p in pieces for d in targets], outs):
+        want = piece.T.contiguous().view(target.torch)
+        assert out.dtype is target.torch and torch.equal(out.contiguous().view(torch.uint8), want.view(torch.uint8))
+
+
+def test_bits_of_other_sizes_and_bools_are_refused() -> None:
+    b = FusionBuilder()
+    for source, target in ((F32, F64), (C64, F32), (DTYPES["u8"], DTYPES["b8"])):
+        with pytest.raises(IRError, match="'bitcast' cannot read"):
+            b.bitcast(b.tensor(source, (4,)), target)
+
+
+def test_a_rounding_whose_bits_are_read_is_made() -> None:
+    x = torch.randn(100)
+    bits, again = _run(lambda b, x: [b.bitcast(y := b.cast(x, F16), DTYPES["i16"]), b.cast(y, F32)], x)
+    assert torch.equal(bits, x.half().view(torch.int16)) and torch.equal(again, x.half().float())

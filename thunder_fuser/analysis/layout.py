@@ -13,6 +13,7 @@ from typing import Any
 from thunder_fuser.analysis import strides as rules
 from thunder_fuser.errors import InputError
 from thunder_fuser.ir.nodes import (
+    Bitcast,
     Broadcast,
     Cast,
     Cat,
@@ -141,7 +142,7 @@ def _cast(node: Cast, table: Layouts) -> Layout:
     return Layout(node.out, rules.converted(node.out.shape, table[node.arg].strides), 0)
 
 
-def _like(node: Flip, table: Layouts) -> Layout:
+def _like(node: Flip | Bitcast, table: Layouts) -> Layout:
     return Layout(node.out, rules.like(node.out.shape, table[node.arg].strides), 0)
 
 
@@ -213,6 +214,7 @@ def _broadcast(node: Broadcast, table: Layouts) -> Layout:
 _RULES: dict[type, Callable[[Any, Layouts], Layout]] = {
     Pointwise: _pointwise,
     Cast: _cast,
+    Bitcast: _like,
     Full: _contiguous,
     Iota: _contiguous,
     Reshape: _reshape,

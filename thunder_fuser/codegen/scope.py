@@ -201,6 +201,8 @@ class Scope:
                 return self._declare(expr.dtype, to_storage(f"{self.accumulated[expr]}[{self.at}]", expr.dtype))
             case Position(index=index):
                 return self._declare(expr.dtype, f"static_cast<long long>({self.printer.text(index, per_lane=self.lanes > 1)})")
+            case Convert(arg=arg, dtype=dtype, bits=True):
+                return self._declare(dtype, f"tf::bitcast<{dtype.storage}>({texts[arg]})")
             case Convert(arg=arg, dtype=dtype):
                 return self._declare(dtype, f"tf::convert<{dtype.storage}>({texts[arg]})")
             case Select(guards=guards, chosen=chosen, other=other, dtype=dtype):

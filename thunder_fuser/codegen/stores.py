@@ -75,4 +75,4 @@ class Results:
 
 
 def _packs(convert: Convert) -> bool:
-    return convert.arg.dtype is F32 and convert.dtype.kind == "float" and convert.dtype.size == 2
+    return not convert.bits and convert.arg.dtype is F32 and convert.dtype.kind == "float" and convert.dtype.size == 2

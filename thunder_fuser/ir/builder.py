@@ -15,6 +15,7 @@ from thunder_fuser.errors import IRError
 from thunder_fuser.ir.dtypes import F32, DType, Number
 from thunder_fuser.ir.nodes import (
     VIEW_NODES,
+    Bitcast,
     Broadcast,
     Cast,
     Cat,
@@ -140,6 +141,10 @@ class FusionBuilder:
     def cast(self, arg: Operand | Number, dtype: DType, *, name: str | None = None) -> Value:
         return self._emit(Cast(None, _operand(arg)), TensorType(dtype, ()), name)
 
+    def bitcast(self, arg: Value, dtype: DType, *, name: str | None = None) -> Value:
+        """`arg.view(dtype)`, of a dtype of the same size."""
+        return self._emit(Bitcast(None, arg), TensorType(dtype, ()), name)
+
     def full(self, shape: Sequence[int], value: Operand | Number, dtype: DType, *, name: str | None = None) -> Value:
         return self._emit(Full(None, _operand(value)), TensorType(dtype, tuple(shape)), name)
 
@@ -253,7 +258,7 @@ class FusionBuilder:
 
 
 _FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls) if f.name != "out") for cls in (
-    *VIEW_NODES, Pointwise, Cast, Full, Iota, Pad, Cat, Flip, Gather, Reduce, Scatter)}
+    *VIEW_NODES, Pointwise, Cast, Bitcast, Full, Iota, Pad, Cat, Flip, Gather, Reduce, Scatter)}
 
 
 def _operand(value: Operand | Number) -> Operand:

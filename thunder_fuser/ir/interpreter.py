@@ -17,6 +17,7 @@ from thunder_fuser.errors import InputError, UnsupportedError
 from thunder_fuser.ir.dtypes import BOOL, DType, Number, as_number
 from thunder_fuser.ir.nodes import (
     VIEW_NODES,
+    Bitcast,
     Broadcast,
     Cast,
     Cat,
@@ -133,6 +134,8 @@ class _Interpreter:
                 return self.pointwise(node)
             case Cast():
                 return self.cast(node)
+            case Bitcast(out=out, arg=arg):
+                return self.values[arg].to(arg.dtype.torch).view(out.dtype.torch).to(self.torch_dtype(out.dtype), copy=True)
             case Full(out=out, value=value):
                 return torch.full(out.shape, self.scalar(value, out.dtype),
                                   dtype=self.torch_dtype(out.dtype), device=self.device)

@@ -100,6 +100,15 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True)
+class Bitcast:
+    """out[i] has the bits of arg[i]; dtypes of one size, and not to bool, which has only two patterns. Torch has a view for
+    it, which is of another dtype than its memory: here it is fresh storage."""
+
+    out: Value
+    arg: Value
+
+
+@dataclass(frozen=True, slots=True)
 class Full:
     """out[i] = value."""
 
@@ -242,7 +251,7 @@ class Scatter:
 
 
 Node: TypeAlias = (
-    Pointwise | Cast | Full | Iota | Reshape | Permute | Slice | Squeeze | Broadcast | Pad | Cat | Flip | Gather | Copy | Reduce
+    Pointwise | Cast | Bitcast | Full | Iota | Reshape | Permute | Slice | Squeeze | Broadcast | Pad | Cat | Flip | Gather | Copy | Reduce
     | Scatter
 )
 

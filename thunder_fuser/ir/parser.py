@@ -33,7 +33,7 @@ _REAL = r"(?:inf|nan|\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
 _NUMBER = re.compile(rf"True|False|-?{_REAL}j?|\(-?{_REAL}[+-]{_REAL}j\)")
 _FLAGS = ("accumulate", "preserve")
 _STRUCTURAL = {c.__name__.lower(): c for c in (
-    nodes.Cast, nodes.Full, nodes.Iota, nodes.Reshape, nodes.Permute, nodes.Slice, nodes.Squeeze, nodes.Broadcast, nodes.Pad,
+    nodes.Cast, nodes.Bitcast, nodes.Full, nodes.Iota, nodes.Reshape, nodes.Permute, nodes.Slice, nodes.Squeeze, nodes.Broadcast, nodes.Pad,
     nodes.Cat, nodes.Flip, nodes.Gather, nodes.Copy, nodes.Scatter)}
 
 

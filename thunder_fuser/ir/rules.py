@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from thunder_fuser.errors import IRError
 from thunder_fuser.ir.dtypes import BOOL, C128, F64, I64, DType
 from thunder_fuser.ir.nodes import (
+    Bitcast,
     Broadcast,
     Cast,
     Cat,
@@ -47,6 +48,8 @@ def infer(node: Node, declared: TensorType | None = None) -> Type:
             return _pointwise(node)
         case Cast() | Full() | Iota():
             return _declared(node, declared)
+        case Bitcast():
+            return _bitcast(node, declared)
         case Reduce():
             return _reduce(node)
         case Cat():
@@ -123,6 +126,14 @@ def _pointwise(node: Pointwise) -> Type:
     _expect(op.takes(dtype), f"'{op.name}' does not take dtype '{dtype}'.")
     out = op.result(dtype)
     return TensorType(out, tensors[0].shape) if tensors else ScalarType(out)
+
+
+def _bitcast(node: Bitcast, declared: TensorType | None) -> Type:
+    arg = _tensor(node, node.arg)
+    _expect(declared is not None, "'bitcast' needs a result dtype.")
+    _expect(declared.dtype.size == arg.dtype.size and declared.dtype is not BOOL,
+            f"'bitcast' cannot read '{arg.dtype}' as '{declared.dtype}', expected a number dtype of {arg.dtype.size} bytes.")
+    return TensorType(declared.dtype, arg.shape)
 
 
 def _declared(node: Cast | Full | Iota, declared: TensorType | None) -> Type:

@@ -61,10 +61,11 @@ class Apply:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Convert:
-    """arg converted to `dtype`."""
+    """arg converted to `dtype`, or its `bits` read as that."""
 
     arg: Expr
     dtype: DType
+    bits: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -130,6 +130,8 @@ class Pullback:
                                       lambda args: make(Apply, node.op, tuple(args), dtype, value.dtype))
             case ir.Cast(arg=arg):
                 return self._operands((arg,), index, guards, (natural_dtype(arg),), lambda args: self._convert(args[0], value))
+            case ir.Bitcast(arg=arg):
+                return self._operands((arg,), index, guards, (arg.dtype,), lambda args: make(Convert, args[0], value.dtype, True))
             case ir.Full(value=fill):
                 return self._operands((fill,), (), guards, (value.dtype,), lambda args: self._convert(args[0], value))
             case ir.Iota():
@@ -234,7 +236,7 @@ class Pullback:
         if isinstance(expr, Literal):  # torch does the rounding
             number = torch.tensor(expr.value, dtype=expr.dtype.torch).to(dtype.torch).item()
             return self.exprs.make(Literal, number, dtype)
-        if isinstance(expr, Convert) and expr.arg.dtype is dtype and _is_exact(expr.arg, expr.dtype):
+        if isinstance(expr, Convert) and not expr.bits and expr.arg.dtype is dtype and _is_exact(expr.arg, expr.dtype):
             return expr.arg  # the narrowing between changed nothing
         return self.exprs.make(Convert, expr, dtype)
 
@@ -328,7 +330,7 @@ class Pullback:
         number = self._typed(number, I64)
         if isinstance(number, Position) and number.index.lo >= 0 and number.index.hi < size:
             return number.index
-        loaded = number.arg if isinstance(number, Convert) else number
+        loaded = number.arg if isinstance(number, Convert) and not number.bits else number
         label = f"{loaded.buffer}[{loaded.address}]" if isinstance(loaded, Load) else label
         return Affine.of(self.pool.fetched(number, guards, size, free_axes(number), label))
 
@@ -337,7 +339,7 @@ def _is_exact(expr: Expr, dtype: DType) -> bool:
     """Whether every value of `expr`, a wide float, is one of the narrow float `dtype` too."""
     while isinstance(expr, Apply) and expr.op in ("neg", "abs"):
         expr = expr.args[0]
-    return isinstance(expr, Convert) and expr.arg.dtype is dtype and dtype.kind == expr.dtype.kind == "float"
+    return isinstance(expr, Convert) and not expr.bits and expr.arg.dtype is dtype and dtype.kind == expr.dtype.kind == "float"
 
 
 def _first(found: list[Expr]) -> Expr:

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from thunder_fuser.ir.nodes import (
     VIEW_NODES,
+    Bitcast,
     Broadcast,
     Cast,
     Cat,
@@ -30,7 +31,7 @@ from thunder_fuser.ir.nodes import (
 )
 from thunder_fuser.passes.rewrite import exposed, rebuilt, substitute
 
-_NODES = (Pointwise, Cast, Full, Iota, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Gather, Reduce, Scatter)
+_NODES = (Pointwise, Cast, Bitcast, Full, Iota, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Gather, Reduce, Scatter)
 _FIELDS = {cls: attrgetter(*(f.name for f in dataclasses.fields(cls) if f.name != "out")) for cls in _NODES}
 
 

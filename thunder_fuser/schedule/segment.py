@@ -177,7 +177,7 @@ def _length(node: ir.Reduce) -> int:
 def _keeps_points(node: ir.Node) -> bool:
     """Whether each element of the operand is read for one element of the result."""
     match node:
-        case ir.Pointwise() | ir.Cast() | ir.Reshape() | ir.Permute() | ir.Squeeze() | ir.Copy() | ir.Flip():
+        case ir.Pointwise() | ir.Cast() | ir.Bitcast() | ir.Reshape() | ir.Permute() | ir.Squeeze() | ir.Copy() | ir.Flip():
             return True
         case ir.Broadcast():
             return node.out.type.numel == node.arg.type.numel
