@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -219,6 +220,21 @@ def test_repro_script_runs() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_repro_script_of_indices_numbers_and_updates() -> None:
+    """Random integers stay between those given, so that indices are in range."""
+    table, ids, out = torch.randn(3, 4), torch.tensor([2, 0, 2, 1]), torch.zeros(4, 4)
+    with FusionDefinition() as fd:
+        w, i, o, s, v = fd.from_pytorch(table), fd.from_pytorch(ids), fd.from_pytorch(out), fd.define_scalar(None), fd.define_vector(1)
+        rows = fd.ops.mul(fd.ops.index_select(w, i, 0), s)
+        fd.add_output(rows, o)
+        fd.add_output(fd.ops.full(v, float("nan"), DataType.Half))
+        fd.add_output(fd.ops.matmul(rows, fd.ops.permute(w, [1, 0])))
+    fd.execute([table, ids, out, float("inf"), [3]], save_repro_inputs=True)
+    script = fd.last_repro_script()
+    assert "torch.randint(0, 3, (4,)" in script and 'float("inf")' in script and script == fd.repro_script_for([table, ids, out, float("inf"), [3]])
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 # refusing
 
 
@@ -236,6 +252,61 @@ def test_repro_script_runs() -> None:
 def test_wrong_inputs(inputs: list, sentence: str) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):
         _double([-1, 4]).execute(inputs)
+
+
+def test_wrong_inputs_after_right_ones() -> None:
+    """Calls are found by a key of their inputs: what does not fit is no hit, and says so as at the first call."""
+    x, n = torch.randn(3, 4), 2
+    with FusionDefinition() as fd:
+        t, s, v = fd.define_tensor([-1, 4]), fd.define_scalar(None, DataType.Int), fd.define_vector(2)
+        fd.add_output(fd.ops.mul(fd.ops.reshape(t, v), s))
+    with FusionDefinition() as product:
+        a, b = product.define_tensor([-1, 4]), product.define_tensor([-1, -1])
+        product.add_output(product.ops.matmul(a, b))
+    w = torch.randn(4, 2)
+    assert torch.equal(fd.execute([x, n, [6, 2]])[0], x.reshape(6, 2) * 2) and torch.equal(product.execute([x, w])[0], x @ w)
+    for given, sentence in (
+        ([x.to_sparse(), n, [6, 2]], "has layout 'torch.sparse_coo'"), ([x.double(), n, [6, 2]], "has dtype 'torch.float64'"),
+        ([x.to("meta"), n, [6, 2]], "is on 'meta'"), ([x[:, :3], n, [4, 3]], "has size 3 in dim 1, expected 4"), ([x, 2.0, [6, 2]], "is '2.0', expected an integer"),
+        ([x, True, [6, 2]], "is 'True', expected an integer"), ([x, n, [6, 2.0]], "is '2.0', expected an integer"), ([x, n, 3], "expected a list of 2 numbers"),
+        ([x, n, [6]], "expected a list of 2 numbers"), ([None, n, [6, 2]], "is a 'NoneType', expected a tensor"), ([x, n], "takes 3 inputs, got 2"),
+        ([x, x, [6, 2]], "expected an integer"), ([x, n, [[6], 2]], "expected an integer"),
+    ):
+        with pytest.raises(InputError, match=re.escape(sentence)):
+            fd.execute(given)
+    for given, sentence in (([x.to_sparse(), w], "has layout 'torch.sparse_coo'"), ([x, w.half()], "has dtype 'torch.float16'")):
+        with pytest.raises(InputError, match=re.escape(sentence)):
+            product.execute(given)
+    assert torch.equal(fd.execute((x, n, (6, 2)))[0], x.reshape(6, 2) * 2)
+
+
+def test_views_that_torch_negates_when_read(device: str) -> None:
+    z = torch.randn(4, dtype=torch.complex64, device=device)
+    x = z.conj().imag
+    assert x.is_neg()
+    with FusionDefinition() as fd:
+        t = fd.define_tensor([-1])
+        fd.add_output(fd.ops.add(t, 1.0))
+    for given in (z.imag, x, z.imag):
+        assert torch.equal(fd.execute([given])[0], given + 1.0)
+
+
+def test_threads_share_a_definition() -> None:
+    fd, failures = _double(), []
+
+    def work(seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        for k in range(40):
+            x = torch.randn(1 + (seed + k) % 5, 3, generator=generator)
+            if not torch.equal(fd.execute([x])[0], x + x):
+                failures.append((seed, k))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and len(fd.calls().known) == 5
 
 
 def test_wrong_numbers_and_lists() -> None:

@@ -95,7 +95,7 @@ class FusionDefinition(Recorder):
         program = self.calls().find(inputs).program
         expected, written = references(program, inputs)  # before the run, which may write into the inputs
         outputs = self.execute(inputs)
-        assert_outputs(program, outputs, expected if reference_outputs is None else reference_outputs)
+        assert_outputs(program, outputs, expected if reference_outputs is None else reference_outputs, inputs)
         if reference_outputs is None:
             assert_updates(program, inputs, written)
 

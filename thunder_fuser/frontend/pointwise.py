@@ -147,7 +147,7 @@ def _fill_table() -> None:
     _add_row("mod", POINTWISE["fmod"])
     _add_composite("addcmul", ("x", "y", "z", "value"), lambda x, y, z, value: common_dtype((x, y, z)), _addcmul)
     _add_composite("clamp", ("x", "min", "max"), _kept, _clamp, defaults={"min": None, "max": None})
-    _add_composite("logical_right_shift", ("x", "shift"), _integers, _logical_right_shift)
+    _add_composite("logical_right_shift", ("lhs", "rhs"), _integers, _logical_right_shift)
     _add_composite("threshold", ("x", "threshold", "value"), _kept, _threshold)
 
 

@@ -41,7 +41,7 @@ def repro_script(name: str, records: Sequence[Record], inputs: Sequence[Any]) ->
     """A script that defines the fusion, makes random inputs of the same shapes and strides, and runs it."""
     made = [f"    {_random_input(value)}," for value in inputs]
     return "\n".join([
-        f"# torch {torch.__version__}, cuda {torch.version.cuda}",
+        f"# torch {torch.__version__}, cuda {torch.version.cuda}, {torch.cuda.get_device_name() if torch.cuda.is_available() else 'no GPU'}",
         "import torch",
         "from thunder_fuser import DataType, FusionDefinition",
         "",

@@ -40,12 +40,16 @@ def references(program: Program, inputs: Sequence[Any]) -> tuple[list[torch.Tens
     return [_value(text, known) for text in program.outputs], [known[name] for name in program.updated]
 
 
-def assert_outputs(program: Program, outputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> None:
-    """Raises AssertionError if an output differs from the expected one by more than its dtypes and sums explain."""
+def assert_outputs(program: Program, outputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], inputs: Sequence[Any]) -> None:
+    """Raises AssertionError if an output differs from the expected one by more than its dtypes and sums explain. Views of
+    inputs that the program writes into show what was written: `assert_updates` compares that."""
     if len(outputs) != len(expected):
         raise AssertionError(f"The fusion has {len(outputs)} outputs, got {len(expected)} references.")
-    error = errors(program)
+    error, given = errors(program), _named(program, inputs)
+    written = {given[name].untyped_storage().data_ptr() for name in program.updated}
     for i, (name, out, reference) in enumerate(zip(program.outputs, outputs, expected)):
+        if written and out.untyped_storage().data_ptr() in written:
+            continue
         _assert_close(f"Output {i}", out, reference, error[name.partition(".")[0]])
 
 
