@@ -267,7 +267,8 @@ def test_wrong_inputs_after_right_ones() -> None:
     assert torch.equal(fd.execute([x, n, [6, 2]])[0], x.reshape(6, 2) * 2) and torch.equal(product.execute([x, w])[0], x @ w)
     for given, sentence in (
         ([x.to_sparse(), n, [6, 2]], "has layout 'torch.sparse_coo'"), ([x.double(), n, [6, 2]], "has dtype 'torch.float64'"),
-        ([x.to("meta"), n, [6, 2]], "is on 'meta'"), ([x[:, :3], n, [4, 3]], "has size 3 in dim 1, expected 4"), ([x, 2.0, [6, 2]], "is '2.0', expected an integer"),
+        ([x.to("meta"), n, [6, 2]], "is on 'meta'"), ([x[:, :3], n, [4, 3]], "has size 3 in dim 1, expected 4"),
+        ([x, 2.0, [6, 2]], "is '2.0', expected an integer"),
         ([x, True, [6, 2]], "is 'True', expected an integer"), ([x, n, [6, 2.0]], "is '2.0', expected an integer"), ([x, n, 3], "expected a list of 2 numbers"),
         ([x, n, [6]], "expected a list of 2 numbers"), ([None, n, [6, 2]], "is a 'NoneType', expected a tensor"), ([x, n], "takes 3 inputs, got 2"),
         ([x, x, [6, 2]], "expected an integer"), ([x, n, [[6], 2]], "expected an integer"),

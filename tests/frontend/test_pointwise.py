@@ -213,3 +213,29 @@ def test_logical_right_shift_by_less_than_nothing(device: str, run_one) -> None:
     assert run_one(lambda fd, x: fd.ops.logical_right_shift(x, -1), x).tolist() == [0, 0]
     with FusionDefinition() as fd, pytest.raises(UnsupportedError, match="'logical_right_shift' of dtype 'DataType.Float'"):
         fd.ops.logical_right_shift(fd.define_tensor([-1]), 1)
+
+
+@pytest.mark.parametrize("x", [torch.tensor([1 + 0j, 2j, complex(float("nan"), 0.0), complex(0, float("nan")), complex(3, -0.0)]),
+                               torch.tensor([1.0, float("nan"), float("inf")]), torch.tensor([1, 0]), torch.tensor([True, False])], ids=str)
+def test_isreal(x: torch.Tensor, device: str, run_one) -> None:
+    x = x.to(device)
+    assert torch.equal(run_one(lambda fd, x: fd.ops.isreal(x), x), torch.isreal(x))
+
+
+def test_complex_definitions_with_numbers_given_at_the_call(device: str) -> None:
+    z, y = torch.randn(5, dtype=torch.complex64, device=device), torch.randn(5, device=device)
+    with FusionDefinition() as fd:
+        t, r, c = fd.from_pytorch(z), fd.from_pytorch(y), fd.define_scalar(None, DataType.ComplexDouble)
+        made = fd.ops.mul(fd.ops.add(t, c), r)
+        fd.add_output(made)
+        fd.add_output(fd.ops.real(made))
+        fd.add_output(fd.ops.complex(fd.ops.imag(t), r))
+    for c in (2j, 1.5, 3):
+        outs = fd.execute([z, y, c])
+        want = (z.cdouble() + c) * y.double()
+        for out, expected in zip(outs, (want, want.real, torch.complex(z.imag.double(), y.double()))):
+            torch.testing.assert_close(out, expected.to(out.dtype), rtol=1e-5, atol=1e-6)
+        fd.validate([z, y, c])
+    for lazy in (z.conj(), torch.randn(5, dtype=torch.complex64, device=device).conj()):
+        (out, *_) = fd.execute([lazy, y, 1j])
+        torch.testing.assert_close(out, (lazy.resolve_conj() + 1j) * y)

@@ -28,7 +28,7 @@ def key_function(declared: Sequence[Input], static: Set[int], layouts: bool) -> 
         elif isinstance(declaration, ScalarInput):
             parts.append(f"in{k}.__class__")
             if declaration.symbol.index in static:  # a float by its text: NaN equals itself there, and -0.0 is not 0.0
-                parts.append(f"repr(in{k})" if declaration.symbol.dtype.kind == "float" else f"in{k}")
+                parts.append(f"repr(in{k})" if declaration.symbol.dtype.kind in ("float", "float8", "complex") else f"in{k}")
         else:
             parts.append(f"tuple([n.__class__ for n in in{k}])")
             if any(s.index in static for s in declaration.scalars):

@@ -17,7 +17,7 @@ from thunder_fuser.frontend.lowering import Lowering, Operand
 from thunder_fuser.frontend.promotion import HALVES, common_dtype, dtype_of
 from thunder_fuser.frontend.rows import OPS, OpRow, Result, operand_argument
 from thunder_fuser.frontend.values import TensorView
-from thunder_fuser.ir.dtypes import DType
+from thunder_fuser.ir.dtypes import BOOL, DType, real_of
 from thunder_fuser.ir.ops import POINTWISE, PointwiseOp
 
 # Unary ops whose result has the operand's dtype, also where that is a 16-bit float or an integer.
@@ -138,10 +138,23 @@ def _integers(*operands: Any) -> DataType:
     return dtype
 
 
+def _isreal(x: Any) -> Result:
+    """Whether the imaginary part is zero: so for all that are not complex."""
+    return _result(DataType.Bool, [operand_argument("isreal", x)], dtype_of(x))
+
+
+def _lower_isreal(low: Lowering, result: Result, x: Operand) -> Operand:
+    t = result.compute.ir
+    if t.kind == "complex":
+        return low.pointwise("eq", real_of(t), low.pointwise("imag", t, x), 0)
+    return low.b.full(x.shape, True, BOOL) if result.kind == "tensor" else True
+
+
 def _fill_table() -> None:
     for name, row in POINTWISE.items():
         if name != "where":
             _add_row(name, row)
+    OPS["isreal"] = OpRow("isreal", inspect.signature(_isreal), _isreal, _lower_isreal)
     OPS["where"] = OpRow("where", inspect.signature(_where), _where, _lower_where)
     _add_row("truediv", POINTWISE["div"])  # `div` divides integers as C does, `truediv` makes them Float first
     _add_row("mod", POINTWISE["fmod"])

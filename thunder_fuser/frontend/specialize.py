@@ -131,8 +131,9 @@ class _Replay:
         """A new input of fusion k: an input of the definition, or what an earlier step made."""
         builder, name = self.lowerings[k].b, repr(symbol)
         if isinstance(symbol, Scalar):
-            if symbol.dtype.kind == "float":
-                self.expressions[name] = f"float({name})"
+            kind = {"float": "float", "float8": "float", "complex": "complex"}.get(symbol.dtype.kind)
+            if kind is not None:
+                self.expressions[name] = f"{kind}({name})"
             return builder.scalar(_SCALAR_TYPES[symbol.dtype.kind], name=name)
         dtype, like = symbol.dtype.ir, self.shapes[symbol.index]
         if symbol.index in self.items:

@@ -140,7 +140,7 @@ def _inputs(program: Program, inputs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _value(text: str, known: dict[str, Any]) -> Any:
-    return eval(text, {"float": float}, known)
+    return eval(text, {"float": float, "complex": complex}, known)
 
 
 def _as(given: Any, value: Value) -> Any:
