@@ -27,6 +27,7 @@ from thunder_fuser.ir.nodes import (
     Pad,
     Permute,
     Pointwise,
+    Random,
     Reduce,
     Reshape,
     Scatter,
@@ -152,7 +153,7 @@ def _copy(node: Copy, table: Layouts) -> Layout:
     return Layout(node.out, rules.ordered(node.out.shape, node.order[::-1]), 0)
 
 
-def _contiguous(node: Full | Iota | Gather | Reduce, table: Layouts) -> Layout:
+def _contiguous(node: Full | Iota | Random | Gather | Reduce, table: Layouts) -> Layout:
     return Layout(node.out, rules.contiguous(node.out.shape), 0)
 
 
@@ -216,6 +217,7 @@ _RULES: dict[type, Callable[[Any, Layouts], Layout]] = {
     Cast: _cast,
     Bitcast: _like,
     Full: _contiguous,
+    Random: _contiguous,
     Iota: _contiguous,
     Reshape: _reshape,
     Permute: _permute,

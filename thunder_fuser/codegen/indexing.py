@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from thunder_fuser.maps.affine import Affine, Axis, Condition, Derived, Fetched, Within
+from thunder_fuser.maps.affine import Affine, Axis, Condition, Derived, Fetched, Opaque, Within
 from thunder_fuser.schedule.plan import Loop
 
 
@@ -27,6 +27,17 @@ class IndexPrinter:
         inner._lane, inner._lane_axes = self._lane, self._lane_axes
         inner.fetched = dict(self.fetched)
         return inner
+
+    def is_lane_run(self, index: Affine, multiple: int) -> bool:
+        """Whether lanes are at neighbouring indices, the first at a multiple of `multiple` (which divides their number)."""
+        if self._lane is None or index.coef(self._lane) != 1 or index.const % multiple:
+            return False
+        for axis, coef in index.terms:
+            if isinstance(axis, Opaque) and not self._lane_axes.isdisjoint(axis.axes()):
+                return False
+            if axis is not self._lane and axis not in self._merged and coef % multiple:
+                return False
+        return True
 
     def varies(self, axis: Fetched) -> bool:
         """Whether lanes may have different values of it."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 from importlib import resources
 
-_FILES = ("complex.cuh", "types.cuh", "math.cuh", "complex_math.cuh", "indexing.cuh")
+_FILES = ("complex.cuh", "types.cuh", "math.cuh", "complex_math.cuh", "indexing.cuh", "random.cuh")
 
 
 @functools.cache
 def prelude() -> str:
-    """Storage types, conversions, vector access, barriers, shuffles, math and checked indices, without any #include."""
+    """Storage types, conversions, vector access, barriers, shuffles, math, checked indices and random numbers, without any #include."""
     folder = resources.files("thunder_fuser.codegen") / "cuda"
     return "\n".join((folder / name).read_text() for name in _FILES if (folder / name).is_file())

@@ -20,6 +20,7 @@ from thunder_fuser.maps.exprs import (
     Accumulate,
     Apply,
     Convert,
+    Draw,
     Expr,
     Literal,
     Load,
@@ -56,6 +57,7 @@ class Scope:
         self.at = "l" if lanes > 1 else "0"
         self.loaded: dict[Load, str] = dict(outer.loaded) if outer else {}
         self.accumulated: dict[Accumulate, str] = dict(outer.accumulated) if outer else {}
+        self.drawn: dict[Draw, str] = dict(outer.drawn) if outer else {}
 
     def load(self, roots: list[Expr]) -> None:
         """Issues the loads below `roots`, those inside reductions left out; first those that wait for no index."""
@@ -69,6 +71,13 @@ class Scope:
             self.fetch(indices_of(expr))
             if isinstance(expr, Load) and expr not in self.loaded:
                 self.loaded[expr] = self._load(expr)
+        self.draw(roots)
+
+    def draw(self, roots: list[Expr]) -> None:
+        """Makes the random words below `roots` that lanes can share, four lanes of them by one call."""
+        for expr in topological(roots, into_reductions=False):
+            if isinstance(expr, Draw) and expr not in self.drawn and self._shares_words(expr):
+                self.drawn[expr] = self._draw(expr)
 
     def fetch(self, indices: Iterable[Affine]) -> None:
         """Declares the fetched numbers that `indices` are made of, whose own loads have been issued."""
@@ -140,6 +149,36 @@ class Scope:
                 keep(self._statements([axis.value]))
         self.printer.fetched[axis] = f"{name}[l]" if per_lane else name
 
+    # random numbers
+
+    def _shares_words(self, draw: Draw) -> bool:
+        """Whether the lanes are whole blocks of neighbours: from a position on that is a multiple of a block."""
+        per = words_per_block(draw.dtype)
+        return self.lanes > 1 and self.lanes % per == 0 and self.printer.is_lane_run(draw.index, per)
+
+    def _draw(self, draw: Draw) -> str:
+        seed, offset = draw.args[:2]
+        self.reduce([seed, offset])
+        name, w = self.names.fresh("d"), self.w
+        w.line(f"tf::Vec<tf::Words, {self.lanes // words_per_block(draw.dtype)}> {name};")
+        with w.block():
+            w.line("const int l = 0;")
+            texts = self._statements([seed, offset])
+            first = self.printer.text(draw.index)
+            w.line(f"{name} = tf::draw<{draw.dtype.storage}, {self.lanes}>({first}, {self.math(offset, texts)}, {self.math(seed, texts)});")
+        return name
+
+    def _number(self, draw: Draw, texts: dict[Expr, str]) -> str:
+        """One random number, of the words made for all lanes or of a block of its own."""
+        seed, offset, low, high = (self.math(a, texts) for a in draw.args)
+        per, ctype = words_per_block(draw.dtype), draw.dtype.storage
+        if draw in self.drawn:
+            words, k = f"{self.drawn[draw]}.x[l / {per}]", f"l % {per}"
+        else:
+            place = f"static_cast<long long>({self.printer.text(draw.index, per_lane=self.lanes > 1)})"
+            words, k = f"tf::words_at<{ctype}>({place}, {offset}, {seed})", f"(int)({place} % {per})"
+        return f"tf::{draw.op}<{ctype}>({words}, {k}, {low}, {high})"
+
     # reductions inside one thread
 
     def _serial(self, group: list[Accumulate]) -> None:
@@ -208,6 +247,8 @@ class Scope:
             case Select(guards=guards, chosen=chosen, other=other, dtype=dtype):
                 condition = self.printer.condition(guards, per_lane=self.lanes > 1)
                 return self._declare(dtype, f"({condition}) ? {texts[chosen]} : {texts[other]}")
+            case Draw():
+                return self._declare(expr.dtype, self._number(expr, texts))
             case Apply():
                 return self._declare(expr.dtype, self._apply(expr, texts))
         raise AssertionError(f"'{expr!r}' is no expression")
@@ -235,6 +276,11 @@ class Scope:
         if isinstance(expr, Literal):
             return cuda_literal(expr.value, expr.dtype)
         return texts[expr] if expr.dtype.storage == expr.dtype.math else f"tf::to_float({texts[expr]})"
+
+
+def words_per_block(dtype: DType) -> int:
+    """How many elements take their random words from one block of four."""
+    return 4 if dtype.size <= 4 else 2
 
 
 def widths(lanes: int, vector: Vector, dtype: DType) -> str:

@@ -31,6 +31,7 @@ from thunder_fuser.ir.nodes import (
     Pad,
     Permute,
     Pointwise,
+    Random,
     Reduce,
     Reshape,
     ScalarType,
@@ -152,6 +153,12 @@ class FusionBuilder:
              name: str | None = None) -> Value:
         return self._emit(Iota(None, _operand(start), _operand(step)), TensorType(dtype, (length,)), name)
 
+    def random(self, op: str, shape: Sequence[int], dtype: DType, seed: Operand | Number, offset: Operand | Number,
+               low: Operand | Number = 0.0, high: Operand | Number = 1.0, *, name: str | None = None) -> Value:
+        """Numbers of one of `random.KINDS`: "uniform" in [low, high), "normal" with mean `low` and deviation `high`."""
+        operands = [_operand(x) for x in (seed, offset, low, high)]
+        return self._emit(Random(None, op, *operands), TensorType(dtype, tuple(shape)), name)
+
     def reshape(self, arg: Value, shape: Sequence[int], *, name: str | None = None) -> Value:
         """One size may be -1: it is what is left."""
         shape = list(shape)
@@ -258,7 +265,7 @@ class FusionBuilder:
 
 
 _FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls) if f.name != "out") for cls in (
-    *VIEW_NODES, Pointwise, Cast, Bitcast, Full, Iota, Pad, Cat, Flip, Gather, Reduce, Scatter)}
+    *VIEW_NODES, Pointwise, Cast, Bitcast, Full, Iota, Random, Pad, Cat, Flip, Gather, Reduce, Scatter)}
 
 
 def _operand(value: Operand | Number) -> Operand:

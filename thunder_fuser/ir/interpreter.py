@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from thunder_fuser.errors import InputError, UnsupportedError
-from thunder_fuser.ir.dtypes import BOOL, DType, Number, as_number
+from thunder_fuser.ir.dtypes import BOOL, F64, DType, Number, as_number
 from thunder_fuser.ir.nodes import (
     VIEW_NODES,
     Bitcast,
@@ -33,6 +33,7 @@ from thunder_fuser.ir.nodes import (
     Pad,
     Permute,
     Pointwise,
+    Random,
     Reduce,
     Reshape,
     ScalarType,
@@ -44,6 +45,7 @@ from thunder_fuser.ir.nodes import (
     operand_values,
 )
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
+from thunder_fuser.ir.random import sample
 from thunder_fuser.ir.rules import natural_dtype, operand_dtype
 
 
@@ -141,6 +143,8 @@ class _Interpreter:
                                   dtype=self.torch_dtype(out.dtype), device=self.device)
             case Iota():
                 return self.iota(node)
+            case Random():
+                return self.random(node)
             case Reduce():
                 return self.reduce(node)
             case Cat(args=args, dim=dim):
@@ -190,6 +194,11 @@ class _Interpreter:
         start, step = (self.scalar(a, dtype) for a in (node.start, node.step))
         steps = torch.arange(node.out.shape[0], device=self.device).to(math)
         return (steps * step + start).to(self.torch_dtype(dtype))
+
+    def random(self, node: Random) -> Tensor:
+        seed, offset = (self.values[a] if isinstance(a, Value) else a.value for a in (node.seed, node.offset))
+        low, high = (self.scalar(a, F64) for a in (node.low, node.high))
+        return sample(node.op, node.out.shape, node.out.dtype.torch, seed, offset, low, high, device=self.device, wide=self.dtype)
 
     def reduce(self, node: Reduce) -> Tensor:
         arg = self.values[node.arg]

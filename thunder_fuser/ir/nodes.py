@@ -126,6 +126,22 @@ class Iota:
 
 
 @dataclass(frozen=True, slots=True)
+class Random:
+    """Random numbers: `op` is "uniform" in [low, high) or "normal" with mean `low` and standard deviation `high`.
+
+    out[i] is a function of seed, offset and i's row-major position alone (`ir/random.py` says which), so that it is the
+    same wherever it is computed, and computed again. Seed and offset are 64-bit integers: numbers, or i64 tensors of one
+    element."""
+
+    out: Value
+    op: str
+    seed: Operand
+    offset: Operand
+    low: Operand
+    high: Operand
+
+
+@dataclass(frozen=True, slots=True)
 class Reshape:
     """Row-major reinterpretation to out's shape. A view where torch's `view` would accept it, else a copy."""
 
@@ -251,7 +267,7 @@ class Scatter:
 
 
 Node: TypeAlias = (
-    Pointwise | Cast | Bitcast | Full | Iota | Reshape | Permute | Slice | Squeeze | Broadcast | Pad | Cat | Flip | Gather | Copy | Reduce
+    Pointwise | Cast | Bitcast | Full | Iota | Random | Reshape | Permute | Slice | Squeeze | Broadcast | Pad | Cat | Flip | Gather | Copy | Reduce
     | Scatter
 )
 
@@ -270,6 +286,8 @@ def operands(node: Node) -> tuple[Operand, ...]:
             return (value,)
         case Iota(start=start, step=step):
             return (start, step)
+        case Random(seed=seed, offset=offset, low=low, high=high):
+            return (seed, offset, low, high)
         case Pad(arg=arg, value=value):
             return (arg, value)
         case Gather(arg=arg, index=index):

@@ -27,6 +27,7 @@ from thunder_fuser.ir.nodes import (
     Pad,
     Permute,
     Pointwise,
+    Random,
     Reduce,
     Reshape,
     ScalarType,
@@ -38,6 +39,7 @@ from thunder_fuser.ir.nodes import (
     Value,
 )
 from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
+from thunder_fuser.ir.random import KINDS
 
 
 def infer(node: Node, declared: TensorType | None = None) -> Type:
@@ -50,6 +52,8 @@ def infer(node: Node, declared: TensorType | None = None) -> Type:
             return _declared(node, declared)
         case Bitcast():
             return _bitcast(node, declared)
+        case Random():
+            return _random(node, declared)
         case Reduce():
             return _reduce(node)
         case Cat():
@@ -95,7 +99,7 @@ def operand_dtype(node: Pointwise) -> DType:
 
 
 def _name(node: Node) -> str:
-    return node.op if isinstance(node, (Pointwise, Reduce)) else type(node).__name__.lower()
+    return node.op if isinstance(node, (Pointwise, Random, Reduce)) else type(node).__name__.lower()
 
 
 def _expect(condition: bool, message: str) -> None:
@@ -149,6 +153,20 @@ def _declared(node: Cast | Full | Iota, declared: TensorType | None) -> Type:
         _expect(len(declared.shape) == 1, f"'iota' has rank 1, got shape {list(declared.shape)}.")
         _expect(declared.dtype.kind in ("int", "float"), f"'iota' takes a dtype of real numbers, got '{declared.dtype}'.")
     _expect(all(n >= 0 for n in declared.shape), f"Sizes must not be negative, got {list(declared.shape)}.")
+    return declared
+
+
+def _random(node: Random, declared: TensorType | None) -> Type:
+    _expect(node.op in KINDS, f"'{node.op}' is not a distribution, expected one of {', '.join(KINDS)}.")
+    _expect(declared is not None, f"'{node.op}' needs a result type.")
+    _expect(declared.dtype.kind == "float", f"'{node.op}' does not take dtype '{declared.dtype}'.")
+    _expect(all(n >= 0 for n in declared.shape), f"Sizes must not be negative, got {list(declared.shape)}.")
+    for what, operand in (("seed", node.seed), ("offset", node.offset)):
+        tensor = isinstance(operand, Value) and isinstance(operand.type, TensorType)
+        _expect(natural_dtype(operand) is I64 and (not tensor or operand.type.numel == 1),
+                f"The {what} of '{node.op}' is '{operand!r}', expected an i64 number or an i64 tensor of one element.")
+    for operand in (node.low, node.high):
+        _expect(isinstance(operand, Constant) or isinstance(operand.type, ScalarType), f"'{node.op}' takes numbers, got tensor '{operand!r}'.")
     return declared
 
 

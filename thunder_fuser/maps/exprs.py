@@ -79,6 +79,16 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """The random number of kind `op` at a row-major position; `args` are seed, offset (i64), low and high (f64)."""
+
+    op: str
+    index: Affine
+    args: tuple[Expr, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Accumulate:
     """body reduced over `axes` by a row of `ops.REDUCTIONS`."""
 
@@ -88,7 +98,7 @@ class Accumulate:
     dtype: DType
 
 
-Expr: TypeAlias = Load | Literal | Scalar | Position | Apply | Convert | Select | Accumulate
+Expr: TypeAlias = Load | Literal | Scalar | Position | Apply | Convert | Select | Draw | Accumulate
 _E = TypeVar("_E")
 
 
@@ -118,6 +128,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (arg,)
         case Select(guards=guards, chosen=chosen, other=other):
             return (chosen, other, *(f.value for f in fetched_in([g.index for g in guards])))
+        case Draw(index=index, args=args):
+            return (*args, *(f.value for f in fetched_in([index])))
         case Accumulate(body=body):
             return (body,)
         case _:
@@ -129,7 +141,7 @@ def indices_of(expr: Expr) -> list[Affine]:
     match expr:
         case Load(address=address, guards=guards):
             return [address, *(g.index for g in guards)]
-        case Position(index=index):
+        case Position(index=index) | Draw(index=index):
             return [index]
         case Select(guards=guards):
             return [g.index for g in guards]

@@ -16,12 +16,12 @@ import torch
 
 from thunder_fuser.errors import UnsupportedError
 from thunder_fuser.ir import nodes as ir
-from thunder_fuser.ir.dtypes import I64, DType
+from thunder_fuser.ir.dtypes import F64, I64, DType
 from thunder_fuser.ir.rules import natural_dtype, operand_dtype
 from thunder_fuser.maps.affine import ZERO, Affine, Axis, AxisPool, Condition, Divisible, Within, all_of, dot
 from thunder_fuser.maps.boxes import Box, Refine
 from thunder_fuser.maps.decide import divisible, divmod_index, within
-from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Expr, Exprs, Literal, Load, Position, Scalar, Select, free_axes
+from thunder_fuser.maps.exprs import Accumulate, Apply, Convert, Draw, Expr, Exprs, Literal, Load, Position, Scalar, Select, free_axes
 
 MAX_BOXES = 48
 MAX_DIVISIONS = 48  # of one index: reshapes that do not factor nest them, and each may double their number
@@ -136,6 +136,8 @@ class Pullback:
                 return self._operands((fill,), (), guards, (value.dtype,), lambda args: self._convert(args[0], value))
             case ir.Iota():
                 return self._iota(node, index, guards)
+            case ir.Random():
+                return self._random(node, index)
             case ir.Pad():
                 return self._pad(node, index, guards)
             case ir.Cat():
@@ -229,6 +231,20 @@ class Pullback:
             return self._convert(make(Apply, "add", (start, scaled), math_type, math_type), node.out)
 
         return self._operands((node.start, node.step), (), guards, (math_type, math_type), build)
+
+    def _random(self, node: ir.Random, index: Index) -> Step:
+        """Seed and offset have one element each, wherever they come from."""
+        place = dot(index, [math.prod(node.out.shape[d + 1:]) for d in range(len(index))])
+        operands, dtypes = ir.operands(node), (I64, I64, F64, F64)
+        keys: list[Key] = [(a, (ZERO,) * len(a.shape), ()) for a in operands if isinstance(a, ir.Value)]
+
+        def finish(found: list[Expr]) -> Expr:
+            given = iter(found)
+            args = [self._typed(next(given), d) if isinstance(a, ir.Value) else self.exprs.make(Literal, a.value, d)
+                    for a, d in zip(operands, dtypes)]
+            return self.exprs.make(Draw, node.op, place, tuple(args), node.out.dtype)
+
+        return keys, finish
 
     def _typed(self, expr: Expr, dtype: DType) -> Expr:
         if expr.dtype is dtype:

@@ -21,6 +21,7 @@ from thunder_fuser.ir.nodes import (
     Pad,
     Permute,
     Pointwise,
+    Random,
     Reduce,
     Reshape,
     Scatter,
@@ -31,7 +32,7 @@ from thunder_fuser.ir.nodes import (
 )
 from thunder_fuser.passes.rewrite import exposed, rebuilt, substitute
 
-_NODES = (Pointwise, Cast, Bitcast, Full, Iota, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Gather, Reduce, Scatter)
+_NODES = (Pointwise, Cast, Bitcast, Full, Iota, Random, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Gather, Reduce, Scatter)
 _FIELDS = {cls: attrgetter(*(f.name for f in dataclasses.fields(cls) if f.name != "out")) for cls in _NODES}
 
 

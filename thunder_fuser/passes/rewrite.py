@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from thunder_fuser.ir.nodes import VIEW_NODES, Cat, Full, Fusion, Gather, Iota, Node, Operand, Pad, Pointwise, Scatter, Update, Value, operands
+from thunder_fuser.ir.nodes import VIEW_NODES, Cat, Full, Fusion, Gather, Iota, Node, Operand, Pad, Pointwise, Random, Scatter, Update, Value, operands
 
 
 def substitute(node: Node, replaced: Mapping[Value, Value]) -> Node:
@@ -21,6 +21,8 @@ def substitute(node: Node, replaced: Mapping[Value, Value]) -> Node:
             return dataclasses.replace(node, value=new[0])
         case Iota():
             return dataclasses.replace(node, start=new[0], step=new[1])
+        case Random():
+            return dataclasses.replace(node, seed=new[0], offset=new[1], low=new[2], high=new[3])
         case Pad():
             return dataclasses.replace(node, arg=new[0], value=new[1])
         case Gather():

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.ir.ops import POINTWISE
+from thunder_fuser.ir.random import DRAW_COST
 from thunder_fuser.maps.affine import Axis
-from thunder_fuser.maps.exprs import Apply
+from thunder_fuser.maps.exprs import Apply, Draw
 from thunder_fuser.maps.nests import Nest
 from thunder_fuser.schedule.order import (
     GRANULE,
@@ -75,7 +76,8 @@ def _lanes(nest: Nest, loops: Sequence[Loop]) -> int:
     main = max(contiguous, key=lambda a: traffic(nest, a))
     lanes = VECTOR_BYTES // dtype_size(main)
     widest = max(dtype_size(a) for a in contiguous)
-    cost = sum(POINTWISE[e.op].cost for e in nest.exprs() if isinstance(e, Apply))
+    exprs = nest.exprs()
+    cost = sum(POINTWISE[e.op].cost for e in exprs if isinstance(e, Apply)) + DRAW_COST * sum(isinstance(e, Draw) for e in exprs)
     while lanes > 1 and (lanes * widest > 2 * VECTOR_BYTES or lanes * cost > MAX_STATEMENTS):
         lanes //= 2
     points = math.prod(lp.extent for lp in loops)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from thunder_fuser.analysis.layout import Layout
 from thunder_fuser.ir import nodes as ir
 from thunder_fuser.ir.ops import POINTWISE
+from thunder_fuser.ir.random import DRAW_COST
 from thunder_fuser.schedule.reduction import SERIAL
 
 MAX_COST = 384  # operations of one segment, transcendental ones counted by weight
@@ -122,7 +123,7 @@ def _size_cuts(nodes: list[ir.Node]) -> dict[ir.Value, str]:
             if stretch.get(origin, here) < here:
                 cuts[origin] = f"more than {MAX_COST} operations"
         stretch[node.out] = here
-        cost += POINTWISE[node.op].cost if isinstance(node, ir.Pointwise) else 1
+        cost += POINTWISE[node.op].cost if isinstance(node, ir.Pointwise) else DRAW_COST if isinstance(node, ir.Random) else 1
     return cuts
 
 
