@@ -17,10 +17,10 @@ from thunder.core.symbol import BoundSymbol
 
 from thunder_fuser.executors.inplace import written_names
 from thunder_fuser.executors.regions import Item
-from thunder_fuser.translators import results
+from thunder_fuser.translators import FROM_GENERATOR, results
 
-# Fresh storage is what these are for.
-COPIES = (PrimIDs.CLONE, PrimIDs.STRIDE_ORDER)
+# Fresh storage is what the first two are for; others give new numbers each time.
+NEVER_MERGED = (PrimIDs.CLONE, PrimIDs.STRIDE_ORDER, *FROM_GENERATOR)
 # These speak of an output of the forward by its name, they do not read its value.
 NAMING = (PrimIDs.RETURN, PrimIDs.GET_GRAD)
 
@@ -38,7 +38,7 @@ def eliminate(items: Sequence[Item], returned: set[str]) -> list[Item]:
         names = dropped if bsym.sym.id in NAMING else renamed
         if any(variableify(p) in names for p in bsym.flat_proxy_args):
             bsym = bsym.from_bsym_swap_proxies(names, skip_output=True)
-        if item.place is not None and bsym.sym.id not in COPIES and not _touches(bsym, written):
+        if item.place is not None and bsym.sym.id not in NEVER_MERGED and not _touches(bsym, written):
             if bsym.sym.id is PrimIDs.SHALLOW_COPY:
                 first = bsym.args[0]
             else:

@@ -25,8 +25,10 @@ from thunder_fuser.errors import FuserError, InputError, LaunchError
 from thunder_fuser.executable import Executable
 from thunder_fuser.executors.inplace import written_inputs
 from thunder_fuser.executors.options import FusionOptions
+from thunder_fuser.executors.random import seed_inputs
 from thunder_fuser.executors.regions import unfused
 from thunder_fuser.ir.nodes import Fusion
+from thunder_fuser.runtime.generator import like_captured
 from thunder_fuser.translators import results, translate
 
 # Programs kept for regions to come. Those that a trace uses live as long as it does.
@@ -40,17 +42,22 @@ class Program:
     until it is first called, then the executable, whose `call` changes when there is a quicker one."""
 
     def __init__(self, name: str, prims: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Sequence[Proxy],
-                 *, shared: bool, options: FusionOptions) -> None:
+                 *, shared: bool, options: FusionOptions, tensors: Sequence[int] = ()) -> None:
+        """`tensors` are the inputs, numbers in the trace, that come as tensors."""
         self.name = name
         self.options = options
         self._region = (tuple(prims), tuple(inputs), tuple(outputs))
         self._shared = shared
+        self._tensors = tuple(tensors)
         self._lock = threading.RLock()
         self._fusion: Fusion | None = None
         self._runner: Runner | None = None
         self.target: Any = self
         self._repeats: tuple[int, ...] = ()  # outputs that are the same value as an earlier output or an input
         self.fallback_reason: str | None = None
+        self.seeds = () if tensors else seed_inputs(prims, inputs)
+        self._captured: Program | None = None  # the same program with its seeds in tensors
+        self._prepared = 0  # plans of the runner that `_captured` has too
         places = {p.name: i for i, p in enumerate(inputs)}
         self.leaves = tuple(places[p.name] for p, tracked in written_inputs(prims) if tracked)  # inputs that must be no leaves of autograd
 
@@ -59,7 +66,7 @@ class Program:
         """The translated region. Raises `UnsupportedError` if it has no translation."""
         with self._lock:
             if self._fusion is None:
-                self._fusion = translate(*self._region, name=self.name, shared=self._shared)
+                self._fusion = translate(*self._region, name=self.name, shared=self._shared, tensors=self._tensors)
             return self._fusion
 
     @property
@@ -83,6 +90,27 @@ class Program:
         target = runner if isinstance(runner, Executable) else _Function(runner)
         self.target = _Detaching(target, self._repeats) if self._repeats else target
         self._runner = runner
+
+    @property
+    def captured(self) -> Program:
+        with self._lock:
+            if self._captured is None:
+                self._captured = Program(self.name, *self._region, shared=self._shared, options=self.options, tensors=self.seeds)
+            return self._captured
+
+    def prepare_capture(self, inputs: Sequence[Any]) -> None:
+        """Plans for a call like this one with its seeds in tensors: by the time a graph is captured it is too late."""
+        runner = self._runner
+        if not isinstance(runner, Executable) or runner.plans_made == self._prepared:
+            return
+        self._prepared = runner.plans_made
+        device = next((x.device for x in inputs if isinstance(x, torch.Tensor)), None)
+        other = self.captured.runner
+        if device is not None and device.type == "cuda" and isinstance(other, Executable):
+            given = list(inputs)
+            for i in self.seeds:
+                given[i] = like_captured(device)
+            other.prepare(*given)
 
     def check_leaves(self, inputs: Sequence[Any]) -> None:
         """Raises torch's own error for a leaf that requires a gradient and would be written into."""

@@ -19,7 +19,8 @@ from thunder.executors.data_dependent_partition import Node, fuse_bound_symbols
 
 from thunder_fuser.executors.claims import device_of, why_not
 from thunder_fuser.executors.inplace import Hazards, SharedMemory, aliased_names, may_be_view, writes_in_place
-from thunder_fuser.translators import flatten, is_view, results
+from thunder_fuser.executors.random import as_operator, keeps_uniform
+from thunder_fuser.translators import FROM_GENERATOR, FROM_SEED, flatten, is_view, results
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,9 @@ def items_of(bsyms: Iterable[BoundSymbol]) -> Iterator[Item]:
     """A trace's symbols, claimed composites flattened to prims. Backward prims carry Thunder's tag for it."""
     bsyms = list(bsyms)
     aliased = aliased_names(bsyms)
+    unclaimed = FROM_GENERATOR if keeps_uniform() else ()
     for bsym in bsyms:
-        if why_not(bsym) is not None or may_be_view(bsym, aliased):
+        if why_not(bsym) is not None or may_be_view(bsym, aliased) or (unclaimed and any(p.sym.id in unclaimed for p in flatten([bsym]))):
             yield Item(bsym, None)
             continue
         backward = has_tags(bsym, {BoundSymbolTag.BACKWARD})
@@ -157,6 +159,8 @@ def unfused(prims: Sequence[BoundSymbol]) -> list[BoundSymbol]:
     from thunder.executors.torchex import ex as torch_executor
 
     def runnable(prim: BoundSymbol) -> BoundSymbol:
+        if prim.sym.id in FROM_SEED:
+            return as_operator(prim)
         composite: Any = getattr(ltorch, prim.sym.name, None)
         if prim.sym.python_impl is not None or torch_executor.can_execute(prim) or composite is None:
             return prim

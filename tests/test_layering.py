@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "thunder_fuser.debug": {"thunder_fuser.ir"},
     "thunder_fuser.translators": {"thunder_fuser.ir", "thunder"},
     "thunder_fuser.executors": {"thunder_fuser.translators", "thunder_fuser.compiler", "thunder_fuser.executable", "thunder_fuser.ir",
-                                "thunder_fuser.report", "thunder_fuser.runtime.options", "thunder"},
+                                "thunder_fuser.report", "thunder_fuser.runtime.options", "thunder_fuser.runtime.generator", "thunder"},
     "thunder_fuser.cli": {"thunder_fuser", "thunder"},
     "thunder_fuser.__main__": {"thunder_fuser.cli"},
     "thunder_fuser": set(),

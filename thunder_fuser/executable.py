@@ -62,6 +62,12 @@ class Executable:
             self._check(inputs)
             raise
 
+    def prepare(self, *inputs: Any) -> None:
+        """Plans and compiles for inputs of these layouts, and runs nothing. Raises as a call does."""
+        key = self._key(*inputs)
+        if key not in self._plans:
+            self._plan(key, inputs)
+
     def is_planned(self, *inputs: Any) -> bool:
         """Whether these inputs have a plan, so that an error of a call with them did not come from planning or compiling."""
         return self._key(*inputs) in self._plans

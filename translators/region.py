@@ -13,8 +13,9 @@ from thunder.core.symbol import BoundSymbol
 
 from thunder_fuser.errors import IRError, UnsupportedError
 from thunder_fuser.ir.builder import FusionBuilder
+from thunder_fuser.ir.dtypes import I64
 from thunder_fuser.ir.nodes import Fusion, Value
-from thunder_fuser.translators import indexing, inplace, pointwise, reduction, scatter, shape  # noqa: F401  they fill the registry
+from thunder_fuser.translators import indexing, inplace, pointwise, random, reduction, scatter, shape  # noqa: F401  they fill the registry
 from thunder_fuser.translators.memory import Memories
 from thunder_fuser.translators.proxies import dtype_of, number_dtype, why_not_tensor
 from thunder_fuser.translators.registry import TRANSLATIONS, results, why_not
@@ -34,14 +35,15 @@ def flatten(bsyms: Iterable[BoundSymbol]) -> list[BoundSymbol]:
 
 
 def translate(bsyms: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Sequence[Proxy],
-              *, name: str = "fusion", shared: bool = False) -> Fusion:
+              *, name: str = "fusion", shared: bool = False, tensors: Sequence[int] = ()) -> Fusion:
     """The fusion that computes `outputs` from `inputs` by `bsyms`, in the given orders.
 
     Equal outputs are distinct tensors, made by copies, unless they are views of one value or `shared` (the outputs of
     a backward region): then they are one output value, listed twice.
+    Integers at the positions `tensors` of the inputs are handed in as int64 tensors of rank 0.
     Raises `UnsupportedError`, naming the op, for a symbol that has no translation."""
     builder = FusionBuilder(name, shared=shared)
-    memories = Memories(builder, {p.name: _input(builder, p) for p in inputs})
+    memories = Memories(builder, {p.name: _input(builder, p, k in tensors) for k, p in enumerate(inputs)})
     views: set[str] = {p.name for p in inputs}
     for bsym in flatten(bsyms):
         reason = why_not(bsym)
@@ -69,7 +71,9 @@ def _tagged(bsym: BoundSymbol, tags: set[Any]) -> BoundSymbol:
     return bsym if tags <= bsym.tags else bsym.from_bsym(tags=bsym.tags | tags)
 
 
-def _input(builder: FusionBuilder, proxy: Proxy) -> Value:
+def _input(builder: FusionBuilder, proxy: Proxy, tensor: bool) -> Value:
+    if tensor:
+        return builder.tensor(I64, (), name=proxy.name)
     if isinstance(proxy, NumberProxy):
         return builder.scalar(number_dtype(proxy), name=proxy.name)
     reason = why_not_tensor(proxy)
