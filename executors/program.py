@@ -88,7 +88,8 @@ class Program:
 
     def _set(self, runner: Runner) -> None:
         target = runner if isinstance(runner, Executable) else _Function(runner)
-        self.target = _Detaching(target, self._repeats) if self._repeats else target
+        target = _Detaching(target, self._repeats) if self._repeats else target
+        self.target = _Seeded(self, target) if self.seeds and isinstance(runner, Executable) else target
         self._runner = runner
 
     @property
@@ -176,6 +177,20 @@ class _Detaching:
         outputs = list(self._target.call(*inputs))
         for i in self._positions:
             outputs[i] = outputs[i].detach()
+        return outputs
+
+
+class _Seeded:
+    """A target that takes seeds as numbers, or as the tensors that they are while a CUDA graph is captured."""
+
+    def __init__(self, program: Program, target: Any) -> None:
+        self._program, self._target, self._seed = program, target, program.seeds[0]
+
+    def call(self, *inputs: Any) -> Sequence[Any]:
+        if isinstance(inputs[self._seed], torch.Tensor):
+            return self._program.captured.target.call(*inputs)
+        outputs = self._target.call(*inputs)
+        self._program.prepare_capture(inputs)
         return outputs
 
 
