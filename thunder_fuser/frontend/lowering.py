@@ -6,7 +6,7 @@ scalar values or Python numbers; numbers computed from numbers stay Python numbe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import torch
@@ -29,10 +29,12 @@ def is_tensor(operand: object) -> bool:
 
 
 class Lowering:
-    """One specialisation in the making: `b` is the IR builder that the op rows emit into."""
+    """One specialisation in the making: `b` is the IR builder that the op rows emit into, `drawn()` gives a seed and an offset
+    that each call draws anew."""
 
-    def __init__(self, builder: FusionBuilder) -> None:
+    def __init__(self, builder: FusionBuilder, drawn: Callable[[], tuple[Value, Value]]) -> None:
         self.b = builder
+        self.drawn = drawn
         self._expanded: dict[Value, frozenset[int]] = {}
 
     def cast(self, operand: Operand, dtype: DType) -> Operand:

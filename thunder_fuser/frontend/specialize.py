@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence, Set
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -17,6 +18,7 @@ from thunder_fuser.frontend.lowering import Lowering
 from thunder_fuser.frontend.partition import Level, partition
 from thunder_fuser.frontend.program import FusionStep, Program, Step, TorchStep, Variable
 from thunder_fuser.frontend.records import Record, Statements
+from thunder_fuser.frontend.torch_calls import draw_seed
 from thunder_fuser.frontend.translation import statement
 from thunder_fuser.frontend.values import Scalar, Symbol, TensorView, Vector
 from thunder_fuser.ir.builder import FusionBuilder
@@ -55,7 +57,7 @@ def specialize(said: Statements, flat: Sequence[Any], device: torch.device) -> P
         if repr(target) in lazy:
             raise InputError(f"{target!r} is a view that torch negates or conjugates when it is read, so it cannot be written into.")
         replay.update(target, value)
-    steps: list[Step] = []
+    steps: list[Step] = [*replay.draws]
     for k, fusion in enumerate(replay.fusions()):
         if fusion.outputs or fusion.updates:
             arguments = tuple(replay.expressions.get(v.name, v.name) for v in fusion.inputs)
@@ -70,7 +72,9 @@ class _Replay:
 
     def __init__(self, name: str, flat_slots: Sequence[Slot], static: Set[int], flat: Sequence[Any], device: torch.device, count: int) -> None:
         names = [name] if count == 1 else [f"{name}_{k}" for k in range(count)]
-        self.lowerings = [Lowering(FusionBuilder(n)) for n in names]
+        self.lowerings = [Lowering(FusionBuilder(n), partial(self.drawn, k)) for k, n in enumerate(names)]
+        self.draws: list[TorchStep] = []
+        self.device = device
         self.values: list[dict[int, Any]] = [{} for _ in names]  # symbol -> its value inside fusion k
         self.homes: dict[int, int] = {}  # tensor symbol -> the fusion that makes it
         self.shapes: dict[int, torch.Tensor] = {}  # tensor symbol -> a meta tensor like it
@@ -141,6 +145,13 @@ class _Replay:
             return builder.full((), builder.scalar(_SCALAR_TYPES[dtype.kind], name=name), dtype)
         self.export(symbol)
         return builder.tensor(dtype, like.shape, name=name)
+
+    def drawn(self, k: int) -> tuple[Value, Value]:
+        """A seed and an offset as inputs of fusion k, and the step that draws them."""
+        names = (f"seed{len(self.draws)}", f"offset{len(self.draws)}")
+        self.draws.append(TorchStep("draw_seed", partial(draw_seed, self.device), (), names))
+        seed, offset = (self.lowerings[k].b.scalar(I64, name=name) for name in names)
+        return seed, offset
 
     def export(self, symbol: TensorView) -> None:
         """Has the fusion that makes `symbol` return it, if a fusion does."""

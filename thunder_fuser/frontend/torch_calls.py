@@ -14,6 +14,20 @@ from thunder_fuser.errors import IRError, UnsupportedError
 from thunder_fuser.frontend.datatype import DataType
 from thunder_fuser.frontend.rows import Result, dims_argument, register_call, sizes_argument, tensor_argument, tensor_result
 from thunder_fuser.frontend.values import Scalar, TensorView
+from thunder_fuser.runtime.generator import draw
+
+# seeds
+
+
+def draw_seed(device: torch.device) -> tuple[int, int]:
+    """A seed and an offset of torch's generator, for random ops without their own. Raises `UnsupportedError` while a CUDA graph
+    is captured, since all replays would have the same ones."""
+    seed, offset = draw(device)
+    if isinstance(seed, torch.Tensor) or isinstance(offset, torch.Tensor):
+        raise UnsupportedError("No seed can be drawn while a CUDA graph is captured: give the random op rng_seed and rng_offset, "
+                               "as 0-dim tensors if replays shall differ.")
+    return seed, offset
+
 
 # matrix products
 
