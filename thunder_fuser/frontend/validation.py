@@ -26,7 +26,14 @@ TRANSCENDENTAL = 16
 
 def references(program: Program, inputs: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The outputs of `program` for `inputs`, floats in float64 where a fusion makes them, and what the inputs that are
-    updated hold afterwards. The inputs themselves are not written into."""
+    updated hold afterwards. The inputs themselves are not written into, and torch's generators are left as they were, so that
+    the next run draws the same seeds."""
+    cuda = {t.device.index for t in _named(program, inputs).values() if isinstance(t, torch.Tensor) and t.device.type == "cuda"}
+    with torch.random.fork_rng(sorted(cuda) or ([torch.cuda.current_device()] if torch.cuda.is_available() else [])):
+        return _evaluated(program, inputs)
+
+
+def _evaluated(program: Program, inputs: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     known = _inputs(program, inputs)
     dtypes: dict[str, torch.dtype] = {}
     for step in program.steps:
