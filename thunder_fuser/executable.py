@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from thunder_fuser.errors import InputError, UnsupportedError
-from thunder_fuser.ir.dtypes import F32, F64, DType, real_of
+from thunder_fuser.ir.dtypes import F32, F64, DType, number_of, real_of
 from thunder_fuser.ir.nodes import Fusion, Scatter, TensorType
 from thunder_fuser.report import Report
 from thunder_fuser.runtime.compile_pool import POOL
 from thunder_fuser.runtime.launch import CODES, Launcher
-from thunder_fuser.runtime.native.compiled_call import CompiledCall, NumberPattern, Pattern, TensorPattern
+from thunder_fuser.runtime.native.compiled_call import CompiledCall, ItemPattern, NumberPattern, Pattern, TensorPattern
 from thunder_fuser.runtime.options import CompileOptions
 
 if TYPE_CHECKING:
@@ -200,14 +200,18 @@ class Executable:
 
     def _compile_call(self, key: Any, inputs: Sequence[Any], plan: LaunchPlan, launchers: Sequence[Launcher], device: torch.device) -> None:
         """Lets compiled code answer for inputs like these, if it need not ask torch, nor look how they overlap."""
-        if self._any_order or plan.items or not self._tensors or (self._updated and key[1]):
+        if self._any_order or not self._tensors or (self._updated and key[1]):
             return
         patterns: list[Pattern] = []
-        for given, value in zip(inputs, self.fusion.inputs):
-            if isinstance(given, torch.Tensor):
+        for k, (given, value) in enumerate(zip(inputs, self.fusion.inputs)):
+            number = number_of(value.dtype) if k in plan.items else value.dtype
+            code, is_complex = CODES.get(real_of(number).name, ""), number.kind == "complex"
+            if k in plan.items:
+                patterns.append(ItemPattern(given.dtype, code, is_complex))
+            elif isinstance(given, torch.Tensor):
                 patterns.append(TensorPattern(value.shape, given.stride(), given.dtype, given.data_ptr() & 15, _bytes_spanned(given)))
-            elif real_of(value.dtype).name in CODES:
-                patterns.append(NumberPattern(CODES[real_of(value.dtype).name], value.dtype.kind == "complex"))
+            elif code:
+                patterns.append(NumberPattern(code, is_complex))
         if len(patterns) == len(inputs):
             self._compiled.add(key, patterns, plan, launchers, device)
 

@@ -17,7 +17,7 @@ from thunder_fuser import config
 from thunder_fuser.errors import LaunchError
 from thunder_fuser.runtime.driver import CudaKernel
 from thunder_fuser.runtime.launch_plan import Allocation, KernelCall, LaunchPlan, OutputRecipe
-from thunder_fuser.runtime.native.compiled_call import CompiledCall, NumberPattern, TensorPattern
+from thunder_fuser.runtime.native.compiled_call import CompiledCall, ItemPattern, NumberPattern, TensorPattern
 from thunder_fuser.runtime.native.extension import EXTENSION
 from thunder_fuser.runtime.source import KernelSource
 
@@ -34,9 +34,9 @@ x = torch.zeros(3)
 BUFFER = Allocation("y", (2, 3), (3, 1), torch.float64)
 
 
-def compiled(launcher, kinds, *, outputs=(), numbers="", allocations=(), calls=1):
-    """A call of `x` and numbers, by their codes, that launches with the inputs, then the buffers."""
-    places = (*(("input", k) for k in range(1 + len(numbers))), *(("buffer", k) for k in range(len(allocations))))
+def compiled(launcher, kinds, *, outputs=(), numbers="", allocations=(), calls=1, places=()):
+    """A call of `x` and numbers, by their codes or patterns, that launches with the inputs, then the buffers."""
+    places = tuple(places) or (*(("input", k) for k in range(1 + len(numbers))), *(("buffer", k) for k in range(len(allocations))))
     plan = LaunchPlan(tuple(allocations), (KernelCall(KernelSource("k", ""), 1, 1, places, tuple(kinds)),) * calls, tuple(outputs))
 
     def python(*given):
@@ -44,7 +44,7 @@ def compiled(launcher, kinds, *, outputs=(), numbers="", allocations=(), calls=1
 
     made = []
     call = CompiledCall(python, [None], 1 + len(numbers), made.append)
-    patterns = [TensorPattern((3,), (1,), torch.float32, x.data_ptr() & 15, 12), *(NumberPattern(code, False) for code in numbers)]
+    patterns = [TensorPattern((3,), (1,), torch.float32, x.data_ptr() & 15, 12), *(NumberPattern(n, False) if isinstance(n, str) else n for n in numbers)]
     with config.override(compiled_launch="host"):
         call.add("key", patterns, plan, [launcher] * calls, torch.device("cpu"))
     state = EXTENSION.wait()
@@ -76,6 +76,24 @@ for bad in ((), (x,), (x, 0.5, 0.5, True, 7, 8), (x, 1, 0.5, True, 7), (x, 1e300
         raise AssertionError(bad)
 assert call.served == served
 
+# Tensors of rank 0 whose element is handed over.
+count.value = 6
+things = [ItemPattern(torch.bfloat16, "d", False), ItemPattern(torch.bool, "?", False), ItemPattern(torch.uint8, "q", False),
+          ItemPattern(torch.complex64, "d", True)]
+items = call = compiled(kernel.launcher(1, 1, 0, ["ptr", "f64", "b8", "i64", "f64", "f64"]), ["ptr", "f64", "b8", "i64", "f64", "f64"],
+                numbers=things, places=[("input", 0), ("input", 1), ("input", 2), ("input", 3), ("real", 4), ("imag", 4)])
+given = [torch.tensor(0.5, dtype=torch.bfloat16), torch.tensor(True), torch.tensor(200, dtype=torch.uint8), torch.tensor(2 - 3j)]
+call(x, *given)
+raw = [struct.pack("=Q", a) for a in arguments[:6]]
+assert [struct.unpack("=d", raw[k])[0] for k in (1, 4, 5)] == [0.5, 2.0, -3.0] and raw[2][0] == 1 and arguments[3] == 200
+for bad in ((x, 0.5, *given[1:]), (x, given[0].float(), *given[1:]), (x, given[0].reshape(1), *given[1:])):
+    try:
+        call(*bad)
+    except TypeError:
+        continue
+    raise AssertionError(bad)
+assert call.served == 1
+
 # Threads that launch at once, with the GIL released, each have arguments of their own.
 count.value = 3
 many = compiled(kernel.launcher(1, 32, 0, ["ptr", "i64", "i64"]), ["ptr", "i64", "i64"], numbers="qq", calls=2)
@@ -106,11 +124,14 @@ failed = []
 
 def first_launch() -> None:
     try:
-        many(x, 6, 6)
-    except LaunchError as e:
+        items(x, *given)
+        assert struct.unpack("=d", struct.pack("=Q", arguments[5])) == (-3.0,) and arguments[3] == 200
+    except (LaunchError, AssertionError) as e:
         failed.append(e)
 
 
+count.value = 6
+arguments[3] = arguments[5] = 0
 thread = threading.Thread(target=first_launch)
 thread.start()
 thread.join()

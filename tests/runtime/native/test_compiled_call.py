@@ -102,9 +102,9 @@ def test_no_part_of_a_plan_is_overlooked() -> None:
     """Every field of what Python hands over is read in C++."""
     folder = Path(compiled_call.__file__).parent
     read = set(re.findall(r'attr\("(\w+)"\)', "".join(p.read_text() for p in folder.glob("*.h"))))
-    kinds = (LaunchPlan, KernelCall, OutputRecipe, Allocation, Recipe, compiled_call.TensorPattern, compiled_call.NumberPattern)
+    kinds = (LaunchPlan, KernelCall, OutputRecipe, Allocation, Recipe, compiled_call.TensorPattern, compiled_call.NumberPattern, compiled_call.ItemPattern)
     fields = {f.name for kind in kinds for f in dataclasses.fields(kind)}
-    assert fields - read == {"name", "source", "blocks", "threads", "kinds"}, "what is left is for reports and launchers"
+    assert fields - read == {"name", "source", "blocks", "threads", "kinds", "items"}, "what is left is for reports, launchers, patterns"
 
 
 @pytest.mark.parametrize("wanted", ["off", "on"])

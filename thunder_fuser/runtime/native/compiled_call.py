@@ -40,7 +40,16 @@ class NumberPattern:
     complex: bool
 
 
-Pattern = TensorPattern | NumberPattern
+@dataclass(frozen=True, slots=True)
+class ItemPattern:
+    """The one element of a tensor on the CPU as a number."""
+
+    dtype: torch.dtype
+    code: str
+    complex: bool
+
+
+Pattern = TensorPattern | NumberPattern | ItemPattern
 
 
 class CompiledCall:
