@@ -137,6 +137,7 @@ thread.start()
 thread.join()
 assert not failed, failed
 needs_context.value = 0
+count.value = 3
 
 # The driver's own words.
 result.value = 700
