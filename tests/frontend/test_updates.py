@@ -120,7 +120,7 @@ def test_what_cannot_be_written_into(device: str) -> None:
         fd.execute([torch.randn(4, device=device), torch.randn(3, device=device)])
     negated = torch.randn(3, device=device, dtype=torch.complex64).conj().imag
     assert negated.is_neg()
-    with pytest.raises(InputError, match="negates or conjugates"):
+    with pytest.raises(InputError, match="conjugates or negates"):
         fd.execute([torch.randn(3, device=device), negated])
     x = torch.randn(3, device=device)
     fd.execute([negated, x])

@@ -102,7 +102,7 @@ class Calls:
         program = specialize(self.said, flat, place)
         backend = "host" if place.type == "cpu" else "cuda"
         executables = tuple(compile_fusion(f, backend, check_inputs=False) for f in program.fusions)
-        run = program.bind([e.call for e in executables])
+        run = program.bind(executables)
         placed = all(any(isinstance(v.type, TensorType) for v in f.inputs) for f in program.fusions)
         return Specialization(program, executables, run if placed or place.type == "cpu" else _on(place, run))
 

@@ -23,8 +23,6 @@ def key_function(declared: Sequence[Input], static: Set[int], layouts: bool) -> 
         if isinstance(declaration, TensorInput):
             on_device = on_device or not declaration.is_cpu
             parts += [f"in{k}.shape", f"in{k}.dtype", f"in{k}.device", *([f"in{k}.layout"] if layouts else [])]
-            parts += [f"in{k}.is_neg()"] if declaration.symbol.dtype.torch.is_floating_point else []
-            parts += [f"in{k}.is_conj()", f"in{k}.is_neg()"] if declaration.symbol.dtype.torch.is_complex else []
         elif isinstance(declaration, ScalarInput):
             parts.append(f"in{k}.__class__")
             if declaration.symbol.index in static:  # a float by its text: NaN equals itself there, and -0.0 is not 0.0

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from thunder_fuser.executable import Executable
 from thunder_fuser.ir.nodes import Fusion
 
 
@@ -58,11 +59,10 @@ Step: TypeAlias = FusionStep | TorchStep
 @dataclass(frozen=True, slots=True)
 class Program:
     """What `execute` runs. `parameters` name the inputs of the definition, a Vector's as a list of names; `tensors` are
-    those that are tensors, `updated` those that are written into, `lazy` those that torch negates or conjugates whenever it reads them."""
+    those that are tensors, `updated` those that are written into."""
 
     parameters: tuple[str | list[str], ...]
     tensors: tuple[str, ...]
-    lazy: tuple[str, ...]
     steps: tuple[Step, ...]
     outputs: tuple[str, ...]
     updated: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Program:
     def __str__(self) -> str:
         return f"def run({', '.join(self._heads())}):\n" + "".join(f"    {line}\n" for line in self._lines())
 
-    def bind(self, executables: Sequence[Callable[..., list[Any]]]) -> Callable[..., list[torch.Tensor]]:
+    def bind(self, executables: Sequence[Executable]) -> Callable[..., list[torch.Tensor]]:
         """The function of `str`, given what runs each fusion: it takes the definition's inputs and returns its outputs."""
         namespace: dict[str, Any] = {f"fusion{k}": run for k, run in enumerate(executables)}
         namespace |= {step.op: step.call for step in self.calls}
@@ -91,12 +91,11 @@ class Program:
     def _lines(self) -> list[str]:
         lines = [f"{', '.join(p)}, = vector{k}" for k, p in enumerate(self.parameters) if isinstance(p, list) and p]
         lines += [f"if {name}.requires_grad: {name} = {name}.detach()" for name in self.tensors if name not in self.updated]
-        lines += [f"{name} = {name}.resolve_conj().resolve_neg()" for name in self.lazy]
         last = self._last_reads()
         fusions = 0
         for position, step in enumerate(self.steps):
             if isinstance(step, FusionStep):
-                call = f"fusion{fusions}({', '.join(step.arguments)})"
+                call = f"fusion{fusions}.call({', '.join(step.arguments)})"  # looked up each time: an executable finds quicker ones
                 fusions += 1
                 if position == len(self.steps) - 1 and step.outputs == self.outputs:
                     return [*lines, f"return {call}"]

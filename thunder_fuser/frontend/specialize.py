@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from thunder_fuser.errors import FuserError, InputError, IRError, UnsupportedError
+from thunder_fuser.errors import FuserError, IRError, UnsupportedError
 from thunder_fuser.frontend.inputs import Input, TensorInput, VectorInput
 from thunder_fuser.frontend.lowering import Lowering
 from thunder_fuser.frontend.partition import Level, partition
@@ -39,8 +39,7 @@ def slots(declared: Sequence[Input]) -> tuple[Slot, ...]:
 
 
 def specialize(said: Statements, flat: Sequence[Any], device: torch.device) -> Program:
-    """Replays a definition on IR builders, one a fusion. Raises `IRError`, `InputError` or `UnsupportedError` naming what is at
-    fault."""
+    """Replays a definition on IR builders, one a fusion. Raises `IRError` or `UnsupportedError` naming what is at fault."""
     levels = partition(said)
     declared = slots(said.inputs)
     replay = _Replay(said.name, declared, said.static, flat, device, len(levels))
@@ -51,11 +50,8 @@ def specialize(said: Statements, flat: Sequence[Any], device: torch.device) -> P
                 replay.operand(0, symbol)
     calls = [replay.level(k, level) for k, level in enumerate(levels)]
     returned = replay.outputs(said.outputs, alone)
-    tensors = [(repr(s), t) for (_, s), t in zip(declared, flat) if isinstance(t, torch.Tensor)]
-    lazy = tuple(n for n, t in tensors if t.is_neg() or t.is_conj())
+    tensors = tuple(repr(s) for _, s in declared if isinstance(s, TensorView))
     for target, value in said.updates:
-        if repr(target) in lazy:
-            raise InputError(f"{target!r} is a view that torch negates or conjugates when it is read, so it cannot be written into.")
         replay.update(target, value)
     steps: list[Step] = [*replay.draws]
     for k, fusion in enumerate(replay.fusions()):
@@ -64,7 +60,7 @@ def specialize(said: Statements, flat: Sequence[Any], device: torch.device) -> P
             steps.append(FusionStep(fusion, arguments, tuple(replay.exported[k])))
         steps += calls[k]
     parameters = tuple([repr(s) for s in p.scalars] if isinstance(p, VectorInput) else repr(p.symbol) for p in said.inputs)
-    return Program(parameters, tuple(n for n, _ in tensors), lazy, tuple(steps), returned, tuple(dict.fromkeys(repr(t) for t, _ in said.updates)))
+    return Program(parameters, tensors, tuple(steps), returned, tuple(dict.fromkeys(repr(t) for t, _ in said.updates)))
 
 
 class _Replay:
