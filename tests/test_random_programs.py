@@ -19,7 +19,7 @@ from thunder_fuser import config
 from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.ir.interpreter import evaluate
 from thunder_fuser.maps import nests, pullback
-from thunder_fuser.schedule import kernels, pointwise, reduction, segment
+from thunder_fuser.schedule import kernels, pointwise, reduction, scan, segment
 
 LIMITS = [
     ((nests,), "BUSY_POINTS", (0, 0, 1 << 20)),
@@ -33,6 +33,8 @@ LIMITS = [
     ((segment,), "MAX_TARGETS", (16, 2)),
     ((kernels,), "MAX_RECOMPUTE", (16, 16, 0)),
     ((kernels,), "MAX_NESTS", (24, 2)),
+    ((scan,), "LONG", (64, 1)),
+    ((scan,), "THREADS", (256, 32, 64)),
 ]
 SIZES = (3, 1, 2, 5, 7, 8, 16, 17, 33, 64, 0, 4)
 SHORT = {"deadline": None, "suppress_health_check": list(HealthCheck)}

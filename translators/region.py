@@ -15,7 +15,7 @@ from thunder_fuser.errors import IRError, UnsupportedError
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import I64
 from thunder_fuser.ir.nodes import Fusion, Value
-from thunder_fuser.translators import indexing, inplace, pointwise, random, reduction, scatter, shape  # noqa: F401  they fill the registry
+from thunder_fuser.translators import indexing, inplace, pointwise, random, reduction, scan, scatter, shape  # noqa: F401  they fill the registry
 from thunder_fuser.translators.memory import Memories
 from thunder_fuser.translators.proxies import dtype_of, number_dtype, why_not_tensor
 from thunder_fuser.translators.registry import TRANSLATIONS, results, why_not

@@ -1,6 +1,6 @@
 """Which Thunder prims have a translation: prim id -> how it becomes IR, and when it cannot.
 
-Filled by `pointwise`, `shape`, `indexing`, `scatter` and `reduction`; read by `region` and by the executor's claims.
+Filled by `pointwise`, `shape`, `indexing`, `scatter`, `scan` and `reduction`; read by `region` and by the executor's claims.
 
 A translation is called as `translate(builder, out, *args, **kwargs) -> Value`, with the prim's own arguments, tensors
 replaced by IR values, and `out` the proxy of its result. A checker is called as `why_not(*args, **kwargs)` with

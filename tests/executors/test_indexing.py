@@ -55,8 +55,9 @@ def test_places_of_extrema_fuse():
     lambda x, i: torch.index_add(x, 0, i, x[:3] * 2.0),
     lambda x, i: torch.scatter_add(x, 0, i[None].expand(1, 3), x[1:2, :3] * 3.0),
     lambda x, i: torch.scatter(x, 0, i[None].expand(1, 3), x[1:2, :3] * 3.0),
+    lambda x, i: torch.cumsum(x * x, 1)[i],
     lambda x, i: x[i, i] * torch.argmin(x, 1)[:3],
-], ids=["index_select", "embedding", "gather", "take_along_dim", "index_add", "scatter_add", "scatter", "advanced"])
+], ids=["index_select", "embedding", "gather", "take_along_dim", "index_add", "scatter_add", "scatter", "cumsum", "advanced"])
 def test_gradients(fn):
     x, i = rand(5, 8, grad=True), torch.tensor([4, 2, 4])
     jitted = jit(fn)
@@ -71,3 +72,9 @@ def test_writes_fuse_with_what_is_around_them():
     fused(lambda x, i: torch.index_put(x * 2.0, (i,), x[:3] + 1.0, True).sum(1), x, i)
     fused(lambda x, i: torch.index_copy(x, 0, i, x[1:4].exp()) - 1.0, x, i)
     fused(lambda i: functional.one_hot(i, 6) * 2, i)
+
+
+def test_cumulative_sums_fuse():
+    x = rand(5, 70)
+    fused(lambda x: torch.cumsum(x * 2.0, 1) + torch.cumsum(x, 0), x)
+    fused(lambda x: (x > 0).cumsum(1) - 1, x)

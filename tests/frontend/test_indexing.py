@@ -45,3 +45,10 @@ def test_refusals() -> None:
             with pytest.raises(error, match=message):
                 build()
         fd.add_output(x)
+
+
+def test_scans(device: str, run) -> None:
+    x, n = torch.randint(-3, 4, (5, 7), device=device).float(), torch.randint(-3, 4, (5, 7), device=device).int()
+    got = run(lambda fd, x, n: [fd.ops.cumsum(x, 1), fd.ops.cumprod(x, dim=0), fd.ops.cummax(x, -1), fd.ops.cummin(n, 0), fd.ops.cumsum(n, 0)], x, n)
+    want = [x.cumsum(1), x.cumprod(0), x.cummax(1).values, n.cummin(0).values, n.cumsum(0)]
+    assert all(torch.equal(g, w) and g.dtype is w.dtype for g, w in zip(got, want, strict=True))

@@ -456,6 +456,19 @@ class _Draft:
             bound = _RANGE[arg.dtype]
         self.computed(self.builder.scatter(arg, number, updates, dim, accumulate=True), bound, arg, updates)
 
+    def _scan(self) -> None:
+        arg = self.value(lambda v: len(v.shape) > 0 and v.dtype.kind in ("int", "float"))
+        if arg is None:
+            return
+        dim = self.integer(0, len(arg.shape) - 1)
+        op = self.pick(("cumsum", "cumsum", "cummax", "cummin"))
+        bound = self.bounds[arg] * (max(1, arg.shape[dim]) if op == "cumsum" else 1)
+        if not self.fits(bound, arg.dtype):
+            return
+        if op == "cumsum" and self.wraps(arg.dtype, bound, "add"):
+            bound = _RANGE[arg.dtype]
+        self.computed(self.builder.scan(op, arg, dim), bound, arg, rounds=op == "cumsum")
+
     def _copy(self) -> None:
         arg = self.value()
         order = self.draw(st.none() | st.permutations(range(len(arg.shape))))
@@ -464,7 +477,7 @@ class _Draft:
 
 _STEPS = (
     "unary", "binary", "binary", "binary", "compare", "where", "cast", "cast", "reduce", "make", "permute", "reshape", "reshape",
-    "slice", "slice", "squeeze", "broadcast", "pad", "cat", "cat", "halves", "flip", "gather", "scatter", "copy")
+    "slice", "slice", "squeeze", "broadcast", "pad", "cat", "cat", "halves", "flip", "gather", "scatter", "scan", "copy")
 
 
 def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:

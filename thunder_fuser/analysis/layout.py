@@ -30,6 +30,7 @@ from thunder_fuser.ir.nodes import (
     Random,
     Reduce,
     Reshape,
+    Scan,
     Scatter,
     Slice,
     Squeeze,
@@ -153,7 +154,7 @@ def _copy(node: Copy, table: Layouts) -> Layout:
     return Layout(node.out, rules.ordered(node.out.shape, node.order[::-1]), 0)
 
 
-def _contiguous(node: Full | Iota | Random | Gather | Reduce, table: Layouts) -> Layout:
+def _contiguous(node: Full | Iota | Random | Gather | Reduce | Scan, table: Layouts) -> Layout:
     return Layout(node.out, rules.contiguous(node.out.shape), 0)
 
 
@@ -230,5 +231,6 @@ _RULES: dict[type, Callable[[Any, Layouts], Layout]] = {
     Gather: _contiguous,
     Copy: _copy,
     Reduce: _contiguous,
+    Scan: _contiguous,
     Scatter: _scatter,
 }

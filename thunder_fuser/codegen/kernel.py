@@ -11,6 +11,7 @@ import hashlib
 from thunder_fuser.codegen.nest import emit_bundle
 from thunder_fuser.codegen.prelude import prelude
 from thunder_fuser.codegen.reduction import emit_reduction
+from thunder_fuser.codegen.scan import emit_scan
 from thunder_fuser.codegen.scope import Names
 from thunder_fuser.codegen.writer import SourceWriter
 from thunder_fuser.ir.dtypes import DType, real_of
@@ -37,6 +38,8 @@ def emit(plan: KernelPlan) -> KernelSource:
                 w.line(f"const {v.dtype.storage} {names.buffers[v]}({names.buffers[v]}_re, {names.buffers[v]}_im);")
         if plan.reduction is not None:
             emit_reduction(w, names, plan.reduction, wide_index=plan.wide_index)
+        elif plan.scan is not None:
+            emit_scan(w, names, plan.scan, wide_index=plan.wide_index)
         else:
             _emit_bundles(w, names, plan)
     body = w.text()

@@ -8,7 +8,6 @@ from thunder_fuser.codegen.scope import Scope, widths
 from thunder_fuser.ir.dtypes import F32
 from thunder_fuser.maps.exprs import Convert, Expr, children, fetched_in, topological
 from thunder_fuser.maps.nests import Store
-from thunder_fuser.schedule.plan import Vector
 
 
 class Results:
@@ -55,23 +54,25 @@ class Results:
     def write(self) -> None:
         """One access, or a few, for each store."""
         for store, name in zip(self.stores, self._names):
-            self._write(store, name, self.scope.access[store])
+            write(self.scope, store, name)
 
-    def _write(self, store: Store, name: str, vector: Vector) -> None:
-        scope, w, lanes = self.scope, self.scope.w, self.scope.lanes
-        base = scope.names.buffers[store.buffer]
 
-        def one(value: str, address: str) -> str:
-            return f"tf::scatter_add({base} + ({address}), {value});" if store.accumulate else f"{base}[{address}] = {value};"
+def write(scope: Scope, store: Store, name: str) -> None:
+    """Stores what is called `name`: one value, or a vector of the scope's lanes."""
+    w, lanes, vector = scope.w, scope.lanes, scope.access[store]
+    base = scope.names.buffers[store.buffer]
 
-        if lanes == 1:
-            w.line(one(name, scope.printer.text(store.address)))
-        elif vector.width <= 1:
-            w.line("#pragma unroll")
-            w.line(f"for (int l = 0; l < {lanes}; ++l) {one(f'{name}.x[l]', scope.printer.text(store.address, per_lane=True))}")
-        else:
-            call = "scatter_add" if store.accumulate else "store"
-            w.line(f"tf::{call}<{widths(lanes, vector, store.buffer.dtype)}>({base} + ({scope.printer.text(store.address)}), {name});")
+    def one(value: str, address: str) -> str:
+        return f"tf::scatter_add({base} + ({address}), {value});" if store.accumulate else f"{base}[{address}] = {value};"
+
+    if lanes == 1:
+        w.line(one(name, scope.printer.text(store.address)))
+    elif vector.width <= 1:
+        w.line("#pragma unroll")
+        w.line(f"for (int l = 0; l < {lanes}; ++l) {one(f'{name}.x[l]', scope.printer.text(store.address, per_lane=True))}")
+    else:
+        call = "scatter_add" if store.accumulate else "store"
+        w.line(f"tf::{call}<{widths(lanes, vector, store.buffer.dtype)}>({base} + ({scope.printer.text(store.address)}), {name});")
 
 
 def _packs(convert: Convert) -> bool:

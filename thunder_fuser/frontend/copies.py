@@ -1,4 +1,4 @@
-"""The ops of `fd.ops` whose result is a tensor of its own: copies, casts, pads, cats, factories and reductions.
+"""The ops of `fd.ops` whose result is a tensor of its own: copies, casts, pads, cats, factories, reductions and scans.
 
 Written as in `views`: a decorated function that says what the result is, and a `_lower` function that emits the IR.
 """
@@ -25,6 +25,7 @@ from thunder_fuser.frontend.rows import (
 from thunder_fuser.frontend.values import Scalar, TensorView
 from thunder_fuser.ir.dtypes import I64
 from thunder_fuser.ir.nodes import Value
+from thunder_fuser.ir.ops import SCANS
 
 
 def _like(op: str, arg: Any) -> Result:
@@ -201,3 +202,21 @@ def _add_reduction(name: str, row: str) -> None:
 
 for _name, _row in {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin"}.items():
     _add_reduction(_name, _row)
+
+
+# scans
+
+
+def _add_scan(name: str) -> None:
+    """nvFuser's scan `name`, a row of the engine's table. Sums and products of integers and Bool are Int."""
+    @register(name, lambda low, result, arg, dim: low.b.scan(name, low.cast(arg, result.dtype.ir), dim))
+    def infer(arg: TensorView, dim: int) -> Result:
+        dims_argument(name, "dim", [dim], tensor_argument(name, arg).ndim)
+        out = DataType.Int if name in ("cumsum", "cumprod") and arg.dtype.kind in ("bool", "int") else arg.dtype
+        if out.kind not in ("int", "float"):
+            raise UnsupportedError(f"'{name}' of dtype '{arg.dtype}' is not supported.")
+        return tensor_result(out, arg.ndim)
+
+
+for _name in SCANS:
+    _add_scan(_name)

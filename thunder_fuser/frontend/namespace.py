@@ -18,7 +18,7 @@ SOURCES = (pointwise, views, copies, indexing, random, torch_calls)
 _ELSEWHERE = "run it with torch, before or after the fusion"
 _SCALED = "scale the operands with 'mul' and use 'matmul' or 'grouped_mm', or run it with torch"
 UNSUPPORTED: dict[str, str] = {
-    **dict.fromkeys("var var_mean welford cumsum cumprod cummin cummax".split(), _ELSEWHERE),
+    **dict.fromkeys("var var_mean welford".split(), _ELSEWHERE),
     **dict.fromkeys("scaled_mm scaled_grouped_mm cutlass_nvfp4_grouped_mm preprocess_grouped_matmul_input_sf".split(), _SCALED),
     **dict.fromkeys("nv_block_quantize nv_grouped_block_quantize".split(), "quantise with torch, before or after the fusion"),
     "batch_norm": "write it with 'var_mean', 'sub', 'rsqrt' and 'mul'",

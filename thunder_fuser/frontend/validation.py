@@ -15,7 +15,7 @@ import torch
 from thunder_fuser.frontend.program import FusionStep, Program, TorchStep, Variable
 from thunder_fuser.ir.dtypes import DType
 from thunder_fuser.ir.interpreter import evaluate
-from thunder_fuser.ir.nodes import META_NODES, Fusion, Node, Pointwise, Random, Reduce, Scatter, TensorType, Value, operand_values
+from thunder_fuser.ir.nodes import META_NODES, Fusion, Node, Pointwise, Random, Reduce, Scan, Scatter, TensorType, Value, operand_values
 from thunder_fuser.ir.ops import POINTWISE
 
 # Of an estimated error: what is still right.
@@ -115,6 +115,8 @@ def _rounding(node: Node) -> float:
     if isinstance(node, Reduce):
         terms = math.prod(node.arg.shape[d] for d in node.dims)
         return stored + 2 * math_unit * math.sqrt(max(terms, 1))
+    if isinstance(node, Scan):
+        return stored + 2 * math_unit * math.sqrt(max(node.out.shape[node.dim], 1))
     if isinstance(node, Scatter) and node.accumulate:  # all of one place, at worst
         return stored + 2 * math_unit * math.sqrt(max(math.prod(node.updates.shape[d] for d in node.dims), 1))
     many = isinstance(node, Random) or (isinstance(node, Pointwise) and POINTWISE[node.op].cost > 2)

@@ -35,6 +35,7 @@ from thunder_fuser.ir.nodes import (
     Reduce,
     Reshape,
     ScalarType,
+    Scan,
     Scatter,
     Slice,
     Squeeze,
@@ -44,7 +45,7 @@ from thunder_fuser.ir.nodes import (
     Value,
     is_legal_name,
 )
-from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
+from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS, SCANS
 from thunder_fuser.ir.rules import infer
 
 
@@ -138,6 +139,11 @@ class FusionBuilder:
             return out
         shape = tuple(1 if d in reduced else n for d, n in enumerate(arg.shape))
         return self.broadcast(out, shape, [d for d in range(rank) if d not in reduced], name=name)
+
+    def scan(self, op: str, arg: Value, dim: int, *, name: str | None = None) -> Value:
+        """A row of `SCANS` along `dim`; also callable as a method: `b.cumsum(x, 0)`. A tensor of rank 0 is copied."""
+        dim = _dim(dim, len(arg.shape))
+        return self._emit(Scan(None, op, arg, dim), name=name) if arg.shape else self.copy(arg, name=name)
 
     def cast(self, arg: Operand | Number, dtype: DType, *, name: str | None = None) -> Value:
         return self._emit(Cast(None, _operand(arg)), TensorType(dtype, ()), name)
@@ -265,7 +271,7 @@ class FusionBuilder:
 
 
 _FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls) if f.name != "out") for cls in (
-    *VIEW_NODES, Pointwise, Cast, Bitcast, Full, Iota, Random, Pad, Cat, Flip, Gather, Reduce, Scatter)}
+    *VIEW_NODES, Pointwise, Cast, Bitcast, Full, Iota, Random, Pad, Cat, Flip, Gather, Reduce, Scan, Scatter)}
 
 
 def _operand(value: Operand | Number) -> Operand:
@@ -293,6 +299,13 @@ def _add_table_methods() -> None:
 
     for op in POINTWISE:
         setattr(FusionBuilder, op, pointwise_method(op))
+    def scan_method(op: str) -> Any:
+        def method(self: FusionBuilder, arg: Value, dim: int, *, name: str | None = None) -> Value:
+            return self.scan(op, arg, dim, name=name)
+        return method
+
+    for op in SCANS:
+        setattr(FusionBuilder, op, scan_method(op))
     for op in REDUCTIONS:
         setattr(FusionBuilder, op, reduction_method(op))
 

@@ -37,6 +37,7 @@ from thunder_fuser.ir.nodes import (
     Reduce,
     Reshape,
     ScalarType,
+    Scan,
     Scatter,
     Slice,
     Squeeze,
@@ -44,7 +45,7 @@ from thunder_fuser.ir.nodes import (
     Value,
     operand_values,
 )
-from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
+from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS, SCANS
 from thunder_fuser.ir.random import sample
 from thunder_fuser.ir.rules import natural_dtype, operand_dtype
 
@@ -153,6 +154,8 @@ class _Interpreter:
                 return torch.gather(self.values[arg], dim, self.values[index].long())
             case Scatter():
                 return self.scatter(node)
+            case Scan(op=op, arg=arg, dim=dim):
+                return SCANS[op].torch(self.values[arg].to(self.math_dtype(arg.dtype)), dim).to(self.torch_dtype(arg.dtype)).contiguous()
             case Pad(arg=arg, value=value, widths=widths):
                 return _pad(self.values[arg], self.scalar(value, arg.dtype), widths)
             case _:

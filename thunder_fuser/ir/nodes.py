@@ -250,6 +250,16 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """out[i] = arg reduced over the elements up to i along `dim`, by a row of `ops.SCANS`, in out's math type; row-major."""
+
+    out: Value
+    op: str
+    arg: Value
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
 class Scatter:
     """out = arg, then out[j with j[dims[k]] replaced by indices[k][j]] = updates[j] for every j, or += with `accumulate`.
 
@@ -268,7 +278,7 @@ class Scatter:
 
 Node: TypeAlias = (
     Pointwise | Cast | Bitcast | Full | Iota | Random | Reshape | Permute | Slice | Squeeze | Broadcast | Pad | Cat | Flip | Gather | Copy | Reduce
-    | Scatter
+    | Scan | Scatter
 )
 
 # Nodes that torch itself would answer with a view of their argument (a reshape only where strides allow it).

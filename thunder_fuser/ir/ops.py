@@ -97,6 +97,15 @@ class Reduction:
         return self.integer if self.integer is not None and dtype.kind == "int" else self.combine
 
 
+@dataclass(frozen=True, slots=True)
+class ScanOp:
+    """One scan, `torch(x, dim)` in torch: element i is the `reduction` (a row of `REDUCTIONS`) of the elements up to i."""
+
+    name: str
+    reduction: str
+    torch: Callable[..., torch.Tensor]
+
+
 def _table(*rows: PointwiseOp) -> dict[str, PointwiseOp]:
     return {r.name: r for r in rows}
 
@@ -232,6 +241,15 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("amin", ANY,     _extremum(torch.amin, -1),             "tf::highest<{T}>()", "tf::minimum({0}, {1})"),
         Reduction("any",  BOOL,    torch.any,                             "false",            "{0} | {1}"),
         Reduction("all",  BOOL,    torch.all,                             "true",             "{0} & {1}"),
+    )
+}
+
+SCANS: dict[str, ScanOp] = {
+    r.name: r for r in (
+        ScanOp("cumsum",  "sum",  lambda x, d: torch.cumsum(x, d, dtype=x.dtype)),
+        ScanOp("cumprod", "prod", lambda x, d: torch.cumprod(x, d, dtype=x.dtype)),
+        ScanOp("cummax",  "amax", lambda x, d: torch.cummax(x, d).values),
+        ScanOp("cummin",  "amin", lambda x, d: torch.cummin(x, d).values),
     )
 }
 # fmt: on

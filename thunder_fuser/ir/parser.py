@@ -15,7 +15,7 @@ from thunder_fuser.errors import IRError
 from thunder_fuser.ir import nodes
 from thunder_fuser.ir.dtypes import DTYPES
 from thunder_fuser.ir.nodes import Constant, Fusion, Node, Operand, ScalarType, TensorType, Type, Update, Value, is_legal_name
-from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
+from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS, SCANS
 from thunder_fuser.ir.printer import attribute_names, print_type
 from thunder_fuser.ir.random import KINDS
 from thunder_fuser.ir.rules import infer
@@ -193,7 +193,7 @@ def _fits(name: str, value: object) -> bool:
 
 def _make(op: str, out: Value, operands: list[Operand], attributes: dict[str, object]) -> Node:
     """The node called `op`; whether it is legal is for `infer` to say."""
-    cls = nodes.Pointwise if op in POINTWISE else nodes.Reduce if op in REDUCTIONS else nodes.Random if op in KINDS else _STRUCTURAL.get(op)
+    cls = nodes.Pointwise if op in POINTWISE else nodes.Reduce if op in REDUCTIONS else nodes.Random if op in KINDS else nodes.Scan if op in SCANS else _STRUCTURAL.get(op)
     if cls is None:
         raise IRError(f"'{op}' is not an op.")
     names = attribute_names(cls)
@@ -208,4 +208,4 @@ def _make(op: str, out: Value, operands: list[Operand], attributes: dict[str, ob
     expected = 4 if cls is nodes.Random else 2 if cls in (nodes.Iota, nodes.Pad, nodes.Gather) else 1
     if len(operands) != expected:
         raise IRError(f"'{op}' takes {expected} operands, got {len(operands)}.")
-    return cls(out, *([op] if cls in (nodes.Reduce, nodes.Random) else []), *operands, **attributes)
+    return cls(out, *([op] if cls in (nodes.Reduce, nodes.Random, nodes.Scan) else []), *operands, **attributes)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from thunder_fuser.ir.nodes import Fusion, Node, Pointwise, Random, Reduce, ScalarType, Type, Value, operands
+from thunder_fuser.ir.nodes import Fusion, Node, Pointwise, Random, Reduce, ScalarType, Scan, Type, Value, operands
 
 _OPERANDS = frozenset({"out", "op", "arg", "args", "index", "indices", "updates", "value", "start", "step", "seed", "offset", "low", "high"})
 
@@ -59,7 +59,7 @@ def print_type(type_: Type) -> str:
 
 def node_name(node: Node) -> str:
     """What a node is called in text: its op, or its class in lower case."""
-    return node.op if isinstance(node, (Pointwise, Random, Reduce)) else type(node).__name__.lower()
+    return node.op if isinstance(node, (Pointwise, Random, Reduce, Scan)) else type(node).__name__.lower()
 
 
 def attribute_names(cls: type) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from thunder_fuser.ir.nodes import (
     Reduce,
     Reshape,
     ScalarType,
+    Scan,
     Scatter,
     Slice,
     Squeeze,
@@ -38,7 +39,7 @@ from thunder_fuser.ir.nodes import (
     Type,
     Value,
 )
-from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS
+from thunder_fuser.ir.ops import POINTWISE, REDUCTIONS, SCANS
 from thunder_fuser.ir.random import KINDS
 
 
@@ -62,6 +63,8 @@ def infer(node: Node, declared: TensorType | None = None) -> Type:
             return _gather(node)
         case Scatter():
             return _scatter(node)
+        case Scan():
+            return _scan(node)
         case Reshape() | Broadcast():
             arg = _tensor(node, node.arg)
             _expect(declared is not None, f"'{_name(node)}' needs a result shape.")
@@ -99,7 +102,7 @@ def operand_dtype(node: Pointwise) -> DType:
 
 
 def _name(node: Node) -> str:
-    return node.op if isinstance(node, (Pointwise, Random, Reduce)) else type(node).__name__.lower()
+    return node.op if isinstance(node, (Pointwise, Random, Reduce, Scan)) else type(node).__name__.lower()
 
 
 def _expect(condition: bool, message: str) -> None:
@@ -178,6 +181,14 @@ def _reduce(node: Reduce) -> Type:
     _expect(arg.dtype.kind in op.accepts, f"'{op.name}' does not take dtype '{arg.dtype}'.")
     _dims(node, node.dims, len(arg.shape))
     return TensorType(arg.dtype, tuple(n for d, n in enumerate(arg.shape) if d not in node.dims))
+
+
+def _scan(node: Scan) -> Type:
+    arg = _tensor(node, node.arg)
+    _expect(node.op in SCANS, f"'{node.op}' is not a scan.")
+    _expect(arg.dtype.kind in ("int", "float"), f"'{node.op}' does not take dtype '{arg.dtype}'.")
+    _expect(0 <= node.dim < len(arg.shape), f"'{node.op}' dim {node.dim} is out of range for rank {len(arg.shape)}.")
+    return arg
 
 
 def _cat(node: Cat) -> Type:

@@ -24,6 +24,7 @@ from thunder_fuser.ir.nodes import (
     Random,
     Reduce,
     Reshape,
+    Scan,
     Scatter,
     Slice,
     Squeeze,
@@ -32,7 +33,7 @@ from thunder_fuser.ir.nodes import (
 )
 from thunder_fuser.passes.rewrite import exposed, rebuilt, substitute
 
-_NODES = (Pointwise, Cast, Bitcast, Full, Iota, Random, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Gather, Reduce, Scatter)
+_NODES = (Pointwise, Cast, Bitcast, Full, Iota, Random, Reshape, Permute, Slice, Squeeze, Broadcast, Pad, Cat, Flip, Gather, Reduce, Scan, Scatter)
 _FIELDS = {cls: attrgetter(*(f.name for f in dataclasses.fields(cls) if f.name != "out")) for cls in _NODES}
 
 

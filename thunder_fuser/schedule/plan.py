@@ -125,10 +125,38 @@ class ReductionPlan:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KernelPlan:
-    """One launch: bundles side by side on the grid, or one reduction."""
+class ScanPlan:
+    """Blocks of `columns` lines, each walked in chunks: `threads / columns` threads take `lanes` neighbours each along `steps`,
+    whose order is that of the scan. The nest's one store is of the element before the scan, by row `op` of `ops.SCANS`."""
 
-    schedule: str  # "pointwise" | "boxes" | "reduction" | "scatter"
+    nest: Nest
+    op: str
+    lines: tuple[Loop, ...]
+    steps: tuple[Loop, ...]
+    lanes: int
+    threads: int
+    columns: int
+    access: dict[Access, Vector]
+
+    @property
+    def units(self) -> int:
+        """Threads' worth of work along one line."""
+        return math.prod(lp.extent for lp in self.steps) // self.lanes
+
+    @property
+    def blocks(self) -> int:
+        return -(-math.prod(lp.extent for lp in self.lines) // self.columns)
+
+    def __str__(self) -> str:
+        return (f"{self.op} along {' '.join(map(str, self.steps)) or 'nothing'} for {' '.join(map(str, self.lines)) or 'one line'}: "
+                f"{self.threads // self.columns} threads x {self.columns} lines a block, {self.lanes} lanes")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelPlan:
+    """One launch: bundles side by side on the grid, one reduction, or one scan."""
+
+    schedule: str  # "pointwise" | "boxes" | "reduction" | "scatter" | "scan"
     bundles: tuple[Bundle, ...]
     reduction: ReductionPlan | None
     threads: int
@@ -138,15 +166,18 @@ class KernelPlan:
     wide_index: bool
     bytes: int = field(default=0)
     in_place: frozenset[Value] = frozenset()  # of `reads` and `writes`, those that are one memory
+    scan: ScanPlan | None = None
 
     @property
     def nests(self) -> list[Nest]:
-        return [self.reduction.nest] if self.reduction else [p.nest for b in self.bundles for p in b.nests]
+        whole = self.reduction or self.scan
+        return [whole.nest] if whole else [p.nest for b in self.bundles for p in b.nests]
 
     @property
     def blocks(self) -> int:
-        if self.reduction:
-            return self.reduction.blocks
+        whole = self.reduction or self.scan
+        if whole:
+            return whole.blocks
         rounds, counts = self.turns()
         return rounds * sum(counts)
 
@@ -171,7 +202,8 @@ class KernelPlan:
 
     def vector_bytes(self) -> int:
         """The widest access that the kernel makes, in bytes."""
-        plans = [self.reduction] if self.reduction else [n for b in self.bundles for n in b.nests]
+        whole = self.reduction or self.scan
+        plans = [whole] if whole else [n for b in self.bundles for n in b.nests]
         return max((max(v.width, 1) * (a.dtype if isinstance(a, Load) else a.buffer.dtype).size
                     for p in plans for a, v in p.access.items()), default=0)
 
@@ -179,8 +211,9 @@ class KernelPlan:
         lines = [f"kernel {self.schedule} grid={self.blocks} block={self.threads} index={'64' if self.wide_index else '32'} bits"]
         if self.in_place:
             lines[0] += f", in place: {' '.join(sorted(v.name for v in self.in_place))}"
-        if self.reduction:
-            lines.append("  " + str(self.reduction).replace("\n", "\n  "))
+        whole = self.reduction or self.scan
+        if whole:
+            lines.append("  " + str(whole).replace("\n", "\n  "))
         for bundle in self.bundles:
             tiles = f" in tiles of {bundle.tile[0]} x {bundle.tile[1]}" if bundle.tile else ""
             lines.append(f"  bundle of {bundle.blocks} blocks x {bundle.rows_per_block} rows{tiles}")

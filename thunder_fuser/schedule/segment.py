@@ -31,10 +31,10 @@ class Segment:
     targets: tuple[Target, ...]
     reduces: bool
     level: int
-    scatter: ir.Scatter | None = None  # a segment that puts updates into the one target, which holds the base already
+    node: ir.Scatter | ir.Scan | None = None  # what makes the one target: a scan, or a scatter whose base is there already
 
     def __str__(self) -> str:
-        kind = "scatter" if self.scatter is not None else "reduction" if self.reduces else "pointwise"
+        kind = type(self.node).__name__.lower() if self.node is not None else "reduction" if self.reduces else "pointwise"
         return f"segment level {self.level} ({kind}) writes " + ", ".join(f"{v}{list(v.shape)}" for v, _ in self.targets)
 
 
@@ -54,14 +54,15 @@ def segment(fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], outputs: Sequ
     cuts = dict.fromkeys(forced, "evaluated at too many indices")
     needed = _needed(fusion, [v for v, _ in outputs])
     nodes = [n for n in fusion.nodes if n.out in needed]
-    scatters = {n.out: n for n in nodes if isinstance(n, ir.Scatter)}
-    cuts |= {v: why for n in scatters.values() for v, why in ((n.arg, "what a scatter writes into"), (n.out, "written by a scatter"))}
+    alone = {n.out: n for n in nodes if isinstance(n, (ir.Scatter, ir.Scan))}
+    cuts |= {out: f"made by a {type(n).__name__.lower()}" for out, n in alone.items()}
+    cuts |= {n.arg: "what a scatter writes into" for n in alone.values() if isinstance(n, ir.Scatter)}
     cuts |= {v: why for v, why in _size_cuts(nodes).items() if v not in cuts}
     cuts |= _nested_cuts(nodes, cuts)
     heavy = _reduction_cuts(nodes, cuts)
     strides = dict(outputs)
     targets = {**strides, **{v: _dense(v, layouts) for v in cuts if v not in strides}}
-    targets |= {n.arg: targets[n.out] for n in scatters.values()}  # one memory
+    targets |= {n.arg: targets[n.out] for n in alone.values() if isinstance(n, ir.Scatter)}  # one memory
     levels = _levels(nodes, set(cuts))
     groups: dict[tuple[int, bool, int], list[Target]] = {}
     reductions = 0
@@ -69,11 +70,11 @@ def segment(fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], outputs: Sequ
         if math.prod(value.shape) == 0:
             continue
         reduces = bool(heavy.get(value))
-        alone = reduces or value in scatters
-        reductions += alone
-        key = (levels.get(value, 0), reduces, reductions if alone else 0)
+        by_itself = reduces or value in alone
+        reductions += by_itself
+        key = (levels.get(value, 0), reduces, reductions if by_itself else 0)
         groups.setdefault(key, []).append((value, value_strides))
-    segments = [Segment(tuple(group[k:k + MAX_TARGETS]), reduces, level, scatters.get(group[0][0]))
+    segments = [Segment(tuple(group[k:k + MAX_TARGETS]), reduces, level, alone.get(group[0][0]))
                 for (level, reduces, _), group in sorted(groups.items(), key=lambda g: g[0])
                 for k in range(0, len(group), MAX_TARGETS)]
     return Segments(tuple(segments), cuts)
