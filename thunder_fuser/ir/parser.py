@@ -193,7 +193,8 @@ def _fits(name: str, value: object) -> bool:
 
 def _make(op: str, out: Value, operands: list[Operand], attributes: dict[str, object]) -> Node:
     """The node called `op`; whether it is legal is for `infer` to say."""
-    cls = nodes.Pointwise if op in POINTWISE else nodes.Reduce if op in REDUCTIONS else nodes.Random if op in KINDS else nodes.Scan if op in SCANS else _STRUCTURAL.get(op)
+    tables = ((POINTWISE, nodes.Pointwise), (REDUCTIONS, nodes.Reduce), (KINDS, nodes.Random), (SCANS, nodes.Scan))
+    cls = next((c for table, c in tables if op in table), _STRUCTURAL.get(op))
     if cls is None:
         raise IRError(f"'{op}' is not an op.")
     names = attribute_names(cls)
