@@ -5,8 +5,9 @@ usage: python benchmarks/overheads.py [OUT.json]
 First call: the engine's own share of the first call of qkv_split_rope's forward, from Thunder's prims to a loaded
 kernel (translate, passes, planning, emission, compiler, load), imports and Thunder's tracing left out; cold with an
 empty cache folder, warm with one that has the kernel. Repeated calls: the fusion's callable back to back, 3 inputs, 2
-outputs and a view. Views: a region of views beside the torch views that it stands for. On the GPU if there is one,
-else on the host backend, where the numbers mean little. Microseconds and milliseconds, medians.
+outputs and a view. FusionDefinition: `execute` beside the callable of its executable, 3 inputs and one kernel. Views:
+a region of views beside the torch views that it stands for. On the GPU if there is one, else on the host backend,
+where the numbers mean little. Microseconds and milliseconds, medians.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import thunder
 import torch
 
 import thunder_fuser
-from thunder_fuser import config
+from thunder_fuser import FusionDefinition, config
 from thunder_fuser.runtime.compile_pool import POOL
 from thunder_fuser.runtime.native.extension import EXTENSION
 
@@ -49,6 +50,14 @@ def views(x):
 def callables(jitted):
     """The fusion callables of a jitted function's last trace."""
     return [v for k, v in sorted(thunder.last_traces(jitted)[-1].python_ctx().items()) if k.startswith("TFuser")]
+
+
+def definition():
+    """A definition of one kernel, and its inputs."""
+    with FusionDefinition() as fd:
+        x, y, z = (fd.define_tensor(shape=[-1, -1]) for _ in range(3))
+        fd.add_output(fd.ops.relu(fd.ops.add(fd.ops.mul(x, y), z)))
+    return fd, [torch.randn(4, 8, device=DEVICE) for _ in range(3)]
 
 
 def once_ms(program, inputs):
@@ -102,6 +111,11 @@ def main() -> None:
         result["calls_served_by"] = "compiled code" if fusion.last_used.compiled_calls else "Python"
         result["call_views"] = len(fusion.last_used.report().views)
         result["through_thunder_us"] = each_us(jitted, qkv, cos, sin)
+        fd, given = definition()
+        fd.execute(given)
+        (executable,) = fd.calls().find(given).executables
+        result["definition_executable_us"] = each_us(lambda *inputs: executable.call(*inputs), *given)
+        result["definition_us"] = each_us(fd.execute, given)
         x = torch.randn(4, 8, 64, device=DEVICE)
         of_views = thunder.jit(views, executors=[thunder_fuser.executor], fuser_host=DEVICE == "cpu")
         of_views(x)
