@@ -12,11 +12,11 @@ from thunder.core.prims import PrimIDs
 from thunder.core.proxies import TensorProxy
 
 from thunder_fuser.ir.builder import FusionBuilder
-from thunder_fuser.ir.decompositions import index_of_extremum
+from thunder_fuser.ir.decompositions import index_of_extremum, variance
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.ir.ops import REDUCTIONS, Reduction
 from thunder_fuser.translators.proxies import dtype_of, why_not_static, why_not_tensor
-from thunder_fuser.translators.registry import TRANSLATIONS, Translation
+from thunder_fuser.translators.registry import TRANSLATIONS, Translation, translates
 
 
 def _register(op: Reduction, prim: PrimIDs) -> None:
@@ -61,3 +61,39 @@ def _register_index_of_extremum(op: str, prim: PrimIDs) -> None:
 
 _register_index_of_extremum("amax", PrimIDs.ARGMAX)
 _register_index_of_extremum("amin", PrimIDs.ARGMIN)
+
+
+def _why_not_variance(a: Any, dims: Any, *, correction: Any) -> str | None:
+    reason = why_not_tensor(a) or why_not_static(dims)
+    if reason is not None:
+        return reason
+    if not dims or dtype_of(a).kind not in ("float", "complex"):
+        return f"a variance of dtype '{dtype_of(a)}' over dims {tuple(dims)} is left to torch"
+    return None if type(correction) in (int, float) else f"the correction '{correction}' is no static number"
+
+
+@translates(PrimIDs.VAR, _why_not_variance, cheap=False)
+def _var(b: FusionBuilder, out: TensorProxy, a: Value, dims: Sequence[int], *, correction: float) -> Value:
+    return _rounded(b, out, variance(b, a, dims, correction)[0])
+
+
+@translates(PrimIDs.STD, _why_not_variance, cheap=False)
+def _std(b: FusionBuilder, out: TensorProxy, a: Value, dims: Sequence[int], *, correction: float) -> Value:
+    return _rounded(b, out, b.sqrt(variance(b, a, dims, correction)[0]))
+
+
+def _why_not_var_mean(a: Any, dims: Any, *, correction: Any) -> str | None:
+    reason = _why_not_variance(a, dims, correction=correction)
+    # Thunder converts the mean to the variance's dtype.
+    return reason or ("'var_mean' of complex numbers is left to torch" if dtype_of(a).kind == "complex" else None)
+
+
+@translates(PrimIDs.VAR_MEAN, _why_not_var_mean, cheap=False)
+def _var_mean(b: FusionBuilder, out: tuple[TensorProxy | None, ...], a: Value, dims: Sequence[int], *, correction: float) -> tuple[Value, ...]:
+    made = variance(b, a, dims, correction)
+    return tuple(v if p is None else _rounded(b, p, v) for p, v in zip(out, made))
+
+
+def _rounded(b: FusionBuilder, out: TensorProxy, value: Value) -> Value:
+    dtype = dtype_of(out)
+    return value if value.dtype is dtype else b.cast(value, dtype, name=out.name)

@@ -108,3 +108,17 @@ def test_bits_read_as_another_dtype(source, target, device):
     got, want = jitted(x), x.transpose(0, 1).view(target)
     assert got.dtype is target and torch.equal(got.contiguous().view(source), want.contiguous().view(source))
     assert_fused(jitted)
+
+
+@pytest.mark.parametrize("correction", [0, 1, 3, 50])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
+def test_variances(dtype, correction, device):
+    x = (torch.randn(6, 40, device=device) + 2).to(dtype)
+
+    def f(x):
+        return (torch.var(x, 1, correction=correction), *torch.var_mean(x, 0, correction=correction), torch.std(x, (0, 1), correction=correction),
+                torch.var(x[:, :1], 1, correction=correction))
+
+    jitted = jit(f)
+    same(jitted(x), f(x), rtol=2e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
+    assert fusions(forward(jitted)) and operators(forward(jitted)) == (["var_mean"] if dtype.is_complex else [])

@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from thunder_fuser.errors import UnsupportedError
-from thunder_fuser.frontend import copies, indexing, pointwise, random, torch_calls, views
+from thunder_fuser.frontend import copies, indexing, pointwise, random, torch_calls, variances, views
 from thunder_fuser.frontend.rows import OPS
 
 if TYPE_CHECKING:
     from thunder_fuser.frontend.definition import FusionDefinition
 
 # Loading these modules fills OPS.
-SOURCES = (pointwise, views, copies, indexing, random, torch_calls)
+SOURCES = (pointwise, views, copies, indexing, random, torch_calls, variances)
 
 # nvFuser's other ops, and what to do: known by name, so that a script that needs one is told so.
-_ELSEWHERE = "run it with torch, before or after the fusion"
 _SCALED = "scale the operands with 'mul' and use 'matmul' or 'grouped_mm', or run it with torch"
 UNSUPPORTED: dict[str, str] = {
-    **dict.fromkeys("var var_mean welford".split(), _ELSEWHERE),
     **dict.fromkeys("scaled_mm scaled_grouped_mm cutlass_nvfp4_grouped_mm preprocess_grouped_matmul_input_sf".split(), _SCALED),
     **dict.fromkeys("nv_block_quantize nv_grouped_block_quantize".split(), "quantise with torch, before or after the fusion"),
     "batch_norm": "write it with 'var_mean', 'sub', 'rsqrt' and 'mul'",

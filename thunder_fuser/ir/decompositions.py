@@ -77,3 +77,41 @@ def embedding_gradient(b: FusionBuilder, grad: Value, indices: Value, rows: int,
     total = b.scatter_slices(b.full((rows, width), 0.0, updates.dtype), flat, updates, 0, accumulate=True,
                              name=name if updates.dtype is dtype else None)
     return total if total.dtype is dtype else b.cast(total, dtype, name=name)
+
+
+def squared_deviations(b: FusionBuilder, arg: Value, dims: Sequence[int], *, keepdim: bool = False) -> tuple[Value, Value]:
+    """The sum of |x - mean|^2 over `dims`, and the mean, by a pass for each: no difference of large sums. 16-bit floats are
+    computed, and given back, in f32. Raises `IRError` for integers."""
+    if arg.dtype.kind == "complex":
+        return _of_parts(b, [squared_deviations(b, part, dims, keepdim=keepdim) for part in (b.real(arg), b.imag(arg))])
+    if arg.dtype.kind != "float":
+        raise IRError(f"A variance takes floats or complex numbers, got '{arg.dtype}'.")
+    wide = b.cast(arg, F32) if arg.dtype.size < 4 else arg
+    over = sorted(d % len(arg.shape) for d in dims)
+    kept = [d for d in range(len(arg.shape)) if d not in over]
+    mean = b.div(b.sum(wide, over), float(_count(arg, dims)))
+    apart = b.sub(wide, b.broadcast(mean, arg.shape, kept))
+    total = b.sum(b.mul(apart, apart), over)
+    if keepdim:
+        shape = tuple(1 if d in over else n for d, n in enumerate(arg.shape))
+        total, mean = b.broadcast(total, shape, kept), b.broadcast(mean, shape, kept)
+    return total, mean
+
+
+def variance(b: FusionBuilder, arg: Value, dims: Sequence[int], correction: float = 1, *, keepdim: bool = False) -> tuple[Value, Value]:
+    """`torch.var_mean` over `dims`, unrounded: in f32 for 16-bit floats. Where `correction` leaves nothing to divide by, the
+    variance is infinite, or NaN if all elements are equal. That of complex numbers is the sum of their parts'."""
+    if arg.dtype.kind == "complex":
+        return _of_parts(b, [variance(b, part, dims, correction, keepdim=keepdim) for part in (b.real(arg), b.imag(arg))])
+    total, mean = squared_deviations(b, arg, dims, keepdim=keepdim)
+    return b.div(total, float(max(0, _count(arg, dims) - correction))), mean
+
+
+def _of_parts(b: FusionBuilder, parts: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
+    (re, re_mean), (im, im_mean) = parts
+    return b.add(re, im), b.complex(re_mean, im_mean)
+
+
+def _count(arg: Value, dims: Sequence[int]) -> int:
+    """Elements that go into one of a reduction's results."""
+    return math.prod(arg.shape[d] for d in {d % len(arg.shape) for d in dims})
