@@ -14,12 +14,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+from hypothesis import given as given_programs
 from torch.overrides import TorchFunctionMode
 
+from tests.support.programs import programs
 from thunder_fuser import config
 from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.errors import InputError, LaunchError
 from thunder_fuser.executable import Executable
+from thunder_fuser.ir.nodes import Fusion, Scatter
 from thunder_fuser.ir.parser import parse
 from thunder_fuser.runtime.host.backend import HostKernel
 from thunder_fuser.runtime.launch import Recipe
@@ -141,6 +145,21 @@ def test_numbers_of_every_kind() -> None:
     with pytest.raises(OverflowError):
         exe(x, 1j, complex(1e39, 0), 0.5, 3, True)
     assert exe.compiled_calls == 2, "other classes, and what single precision cannot hold, are Python's"
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given_programs(programs(max_nodes=8))
+def test_random_programs(drawn: tuple[Fusion, list]) -> None:
+    """Compiled code gives the values and the strides that the Python function gives."""
+    fusion, inputs = drawn
+    exe = compile_fusion(fusion, "host", check_inputs=False)
+    first, second = exe(*inputs), exe(*inputs)
+    for a, b in zip(first, second, strict=True):
+        assert a.dtype is b.dtype and a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
+        torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+        assert any(a is x for x in inputs) == any(b is x for x in inputs)
+    asks_torch = any(isinstance(n, Scatter) and n.accumulate for n in fusion.nodes)
+    assert exe.compiled_calls or asks_torch or not any(isinstance(x, torch.Tensor) for x in inputs)
 
 
 # what is left to Python
@@ -400,8 +419,11 @@ def test_on_the_card() -> None:
 
 @pytest.mark.gpu
 def test_memory_that_runs_out_is_torchs_error() -> None:
-    exe = compile_fusion(parse("fusion f(x: f32[1]) {\n  y: f32[1048576, 1048576] = broadcast(x, dims=[1])\n"
-                               "  z: f32[1048576, 1048576] = neg(y)\n  return z\n}"), check_inputs=False)
-    for _ in range(2):
+    """A terabyte."""
+    exe = compile_fusion(parse("fusion f(x: f32[1]) {\n  y: f32[262144, 1048576] = broadcast(x, dims=[1])\n"
+                               "  z: f32[262144, 1048576] = neg(y)\n  return z\n}"), check_inputs=False)
+    x = torch.ones(1, device="cuda")
+    for k in range(3):
         with pytest.raises(torch.OutOfMemoryError):
-            exe(torch.ones(1, device="cuda"))
+            exe(x)
+        assert exe.compiled_calls == k

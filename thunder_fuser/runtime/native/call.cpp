@@ -29,9 +29,10 @@ std::shared_ptr<const Plan> find(Call* me, PyObject* const* inputs, tf::Words& w
   const auto& plans = *me->plans;
   for (size_t k = 0; k < plans.size(); ++k) {
     const size_t at = (me->recent + k) % plans.size();
-    if (plans[at]->fits(inputs, words)) {
+    const std::shared_ptr<const Plan> plan = plans[at];  // a dispatch mode that sees an element read may do anything
+    if (plan->fits(inputs, words)) {
       me->recent = at;
-      return plans[at];
+      return plan;
     }
   }
   return nullptr;
