@@ -177,7 +177,8 @@ class Scope:
         else:
             place = f"static_cast<long long>({self.printer.text(draw.index, per_lane=self.lanes > 1)})"
             words, k = f"tf::words_at<{ctype}>({place}, {offset}, {seed})", f"(int)({place} % {per})"
-        return f"tf::{draw.op}<{ctype}>({words}, {k}, {low}, {high})"
+        whole = draw.op == "uniform" and [repr(a.value) if isinstance(a, Literal) else "" for a in draw.args[2:]] == ["0.0", "1.0"]
+        return f"tf::{draw.op}<{ctype}>({words}, {k}{'' if whole else f', {low}, {high}'})"
 
     # reductions inside one thread
 

@@ -78,6 +78,14 @@ TF_FN double fraction(unsigned high, unsigned low) {
 TF_FN float unit(float, Words words, int k) { return (float)(word(words, k) >> 8) * 5.9604644775390625e-8f; }  // 2^-24
 TF_FN double unit(double, Words words, int k) { return fraction(word(words, 2 * k), word(words, 2 * k + 1)); }
 
+// Uniform in [0, 1): what a dropout asks for. Only a narrow type rounds up to 1.
+template <class T>
+TF_FN T uniform(Words words, int k) {
+  typedef typename RandomOf<T>::Math Math;
+  const T value = convert<T>(unit(Math(), words, k));
+  return sizeof(T) < sizeof(Math) && convert<Math>(value) >= Math(1) ? convert<T>(Math(0)) : value;
+}
+
 // Uniform in [low, high): number `k` of its block. What rounds to high is low.
 template <class T>
 TF_FN T uniform(Words words, int k, double low, double high) {
@@ -87,19 +95,32 @@ TF_FN T uniform(Words words, int k, double low, double high) {
   return convert<Math>(value) >= to ? convert<T>(from) : value;
 }
 
+// Cosine and sine of a part of a full turn, in [0, 1).
+#ifdef TF_HOST
+TF_FN float cos_turn(float x) { return tf::cos(x * 6.283185307f); }
+TF_FN float sin_turn(float x) { return tf::sin(x * 6.283185307f); }
+TF_FN double cos_turn(double x) { return tf::cos(x * 6.283185307179586); }
+TF_FN double sin_turn(double x) { return tf::sin(x * 6.283185307179586); }
+#else
+TF_FN float cos_turn(float x) { return ::cospif(2.0f * x); }
+TF_FN float sin_turn(float x) { return ::sinpif(2.0f * x); }
+TF_FN double cos_turn(double x) { return ::cospi(2.0 * x); }
+TF_FN double sin_turn(double x) { return ::sinpi(2.0 * x); }
+#endif
+
 // Normal by Box and Muller: number `k` of its block.
 TF_FN float normal_of(float, Words words, int k) {
   const int pair = k & 2;
   const float a = (float)word(words, pair) * 2.3283064365386963e-10f + 1.1641532182693481e-10f;  // 2^-32, 2^-33
-  const float angle = (float)word(words, pair + 1) * 1.4629180792671596e-9f;                      // 2 pi / 2^32
+  const float turn = (float)word(words, pair + 1) * 2.3283064365386963e-10f;
   const float radius = tf::sqrt(-2.0f * tf::log(a));
-  return radius * (k & 1 ? tf::sin(angle) : tf::cos(angle));
+  return radius * (k & 1 ? sin_turn(turn) : cos_turn(turn));
 }
 TF_FN double normal_of(double, Words words, int k) {
   const double a = fraction(words.x[0], words.x[1]) + 5.551115123125783e-17;  // 2^-54
-  const double angle = fraction(words.x[2], words.x[3]) * 6.283185307179586;
+  const double turn = fraction(words.x[2], words.x[3]);
   const double radius = tf::sqrt(-2.0 * tf::log(a));
-  return radius * (k & 1 ? tf::sin(angle) : tf::cos(angle));
+  return radius * (k & 1 ? sin_turn(turn) : cos_turn(turn));
 }
 template <class T>
 TF_FN T normal(Words words, int k, double mean, double deviation) {
