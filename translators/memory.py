@@ -16,6 +16,16 @@ from thunder_fuser.ir.dtypes import BOOL
 from thunder_fuser.ir.nodes import Broadcast, Permute, Reshape, Slice, Squeeze, TensorType, Value
 
 
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """`late` are the reshapes on the way from the root that were made after a write: copies of what was written, where they
+    are no views."""
+
+    memory: _Memory
+    place: Value
+    late: tuple[Value, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class _Memory:
     """`state` is what the memory of `root` holds now; `place` is the one place written so far, None for none or several."""
@@ -33,36 +43,40 @@ class Memories:
 
     def __init__(self, builder: FusionBuilder, inputs: Mapping[str, Value]) -> None:
         self._b = builder
-        self._tensors: dict[str, tuple[_Memory, Value]] = {}
+        self._tensors: dict[str, _Tensor] = {}
         self._updated: dict[Value, int] = {}  # roots of the input memories written so far
         for name, value in inputs.items():
-            self._tensors[name] = (_Memory(value, isinstance(value.type, TensorType), value), value)
+            self._tensors[name] = _Tensor(_Memory(value, isinstance(value.type, TensorType), value), value)
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
 
     def define(self, name: str, value: Value) -> None:
         """A computed value: memory of its own."""
-        self._tensors[name] = (_Memory(value, False, value), value)
+        self._tensors[name] = _Tensor(_Memory(value, False, value), value)
 
     def place(self, name: str) -> Value:
         """Where a tensor lies: the root of its memory or a view of it. A view of the result lies in the same memory."""
-        return self._tensors[name][1]
+        return self._tensors[name].place
 
     def define_in(self, name: str, of: str, place: Value) -> None:
         """A tensor in the memory of tensor `of`, at `place`."""
-        self._tensors[name] = (self._tensors[of][0], place)
+        source = self._tensors[of]
+        late = source.late
+        if source.memory.written and place is not source.place and isinstance(self._b.producer(place), Reshape):
+            late = (*late, place)
+        self._tensors[name] = _Tensor(source.memory, place, late)
 
     def read(self, name: str) -> Value:
         """What a tensor holds now."""
-        memory, place = self._tensors[name]
+        memory, place = self._tensors[name].memory, self._tensors[name].place
         if memory.of_input:
             self._require_apart(memory)
         return self._seen(memory, place)
 
     def write(self, name: str, value: Value) -> None:
         """Thunder's `copy_(value, name)`. Raises `UnsupportedError` for a tensor that was expanded."""
-        memory, place = self._tensors[name]
+        memory, place = self._tensors[name].memory, self._tensors[name].place
         memory.state = self._with(memory, place, value)
         memory.place = place if not memory.written or memory.place is place else None
         memory.written = True
@@ -72,8 +86,10 @@ class Memories:
 
     def output(self, name: str) -> Value:
         """What to return for a tensor when all is done: a place in an input's memory, or a view of the last state of a computed one."""
-        memory, place = self._tensors[name]
+        memory, place = self._tensors[name].memory, self._tensors[name].place
         if memory.of_input or not memory.written:
+            for value in self._tensors[name].late:
+                self._b.require_view(value)
             return place
         if memory.returned is None:
             memory.returned = self._b.copy(memory.state)  # it may be another output's value too, or an input
@@ -81,7 +97,7 @@ class Memories:
 
     def update(self) -> None:
         """Adds the updates of all inputs that were written into."""
-        of_root = {memory.root: memory for memory, _ in self._tensors.values()}
+        of_root = {t.memory.root: t.memory for t in self._tensors.values()}
         for root in self._updated:
             memory = of_root[root]
             place = root if memory.place is None else memory.place

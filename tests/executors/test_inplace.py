@@ -281,3 +281,27 @@ def test_a_leaf_that_requires_a_gradient() -> None:
         before = x.clone()
         jit(lambda x: x.add_(1))(x)
     assert torch.equal(x, before + 1)
+
+
+def test_a_reshape_after_a_write() -> None:
+    """It is a view of what was written, or a copy of it: a fusion that cannot know waits for the strides."""
+    def fn(x, y):
+        x.add_(y)
+        return x.reshape(-1), x.reshape(-1)[2:]
+
+    check(fn, numbers(4, 6), numbers(4, 6))
+    jitted, x, y = jit(fn, fuser_fallback="torch"), numbers(6, 4).t(), numbers(4, 6)
+    want = (x + y).reshape(-1)
+    with pytest.warns(RuntimeWarning, match="is no view of"):
+        got, part = jitted(x, y)
+    assert torch.equal(got, want) and torch.equal(part, want[2:])
+
+
+def test_a_reshape_before_a_write() -> None:
+    def fn(x, y):
+        z = x.reshape(-1)
+        x.add_(y)
+        return z
+
+    for x in (numbers(4, 6), numbers(6, 4).t()):
+        check(fn, x, numbers(4, 6))
