@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from thunder_fuser.analysis.alias import AliasInfo, aliases
+from thunder_fuser.analysis.domains import Domains
 from thunder_fuser.analysis.layout import Layout, layouts
 from thunder_fuser.analysis.strides import like
 from thunder_fuser.analysis.updates import Overlaps, Write, writes
@@ -28,10 +29,13 @@ from thunder_fuser.passes.by_value import by_value
 from thunder_fuser.runtime.launch_plan import Allocation, KernelCall, LaunchPlan, OutputRecipe
 from thunder_fuser.runtime.options import CompileOptions
 from thunder_fuser.runtime.source import KernelSource
-from thunder_fuser.schedule.kernels import TooMuchRecomputation, plan_segment
+from thunder_fuser.schedule.kernels import Apart, SegmentPlanner, TooMuchRecomputation
 from thunder_fuser.schedule.plan import KernelPlan
-from thunder_fuser.schedule.segment import Segments, Target, recompute_cut, segment
+from thunder_fuser.schedule.segment import Segments, Target, recompute_cut, reduces, segment
 from thunder_fuser.schedule.updates import alignment_of, changes_nothing, copies, marked, unsafe
+
+Scratch = Mapping[Value, tuple[int, ...]]
+"""Buffers between kernels of one segment, and their strides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +80,18 @@ def lower(fusion: Fusion, input_strides: Sequence[tuple[int, ...] | None], align
     input_strides = [None if k in numbers else s for k, s in enumerate(input_strides)]
     where = layouts(fusion, input_strides)
     info = aliases(fusion, where)
-    segments, kernels, placed = _scheduled(fusion, where, info, writes(fusion, where, overlaps), dict(zip(fusion.inputs, alignments)))
+    segments, kernels, placed, scratch = _scheduled(fusion, where, info, writes(fusion, where, overlaps), dict(zip(fusion.inputs, alignments)))
     sources = tuple(emit(k) for k in kernels)
-    plan = dataclasses.replace(_launch_plan(fusion, info, segments, kernels, sources, placed), items=tuple(numbers))
+    plan = dataclasses.replace(_launch_plan(fusion, info, segments, scratch, kernels, sources, placed), items=tuple(numbers))
     stages = Stages(fusion, where, info, segments, kernels, sources, plan, placed)
     dump(fusion.name, stages.texts)
     return stages, plan
 
 
 def _scheduled(fusion: Fusion, where: Mapping[Value, Layout], info: AliasInfo, found: tuple[Write, ...],
-               alignment: dict[Value, int]) -> tuple[Segments, tuple[KernelPlan, ...], tuple[Write, ...]]:
-    """Segments, kernels, and what is stored straight into inputs: updates themselves where that is safe, else copies of
-    them, made when all else has run."""
+               alignment: dict[Value, int]) -> tuple[Segments, tuple[KernelPlan, ...], tuple[Write, ...], Scratch]:
+    """Segments, kernels, what is stored straight into inputs (updates themselves where that is safe, else copies of
+    them, made when all else has run), and buffers that kernels of one segment share."""
     buffers = [(b.value, b.strides) for b in info.buffers]
     staged = {w.value: like(w.value.shape, w.strides) for w in found if not w.alone}
     bases = _bases(fusion)
@@ -96,14 +100,14 @@ def _scheduled(fusion: Fusion, where: Mapping[Value, Layout], info: AliasInfo, f
         targets = [*buffers, *staged.items(), *((w.value, w.strides) for w in direct)]
         aligned = {**alignment, **{w.value: alignment_of(w, alignment) for w in direct}}
         aligned |= {base: aligned[out] for base, out in bases.items() if out in aligned}
-        segments, kernels = _kernels(fusion, where, targets, aligned)
+        segments, kernels, scratch = _kernels(fusion, where, targets, aligned)
         wrong = unsafe(kernels, direct, bases)
         if not wrong:
             break
         staged |= {w.value: like(w.value.shape, w.strides) for w in direct if w.value in wrong}
     last = copies([w for w in found if w.value in staged], staged, fusion, alignment)
     kept = [marked(k, direct, bases) for k in kernels if not changes_nothing(k, direct, bases)]
-    return segments, (*kept, *(k for _, k in last)), (*direct, *(w for w, _ in last))
+    return segments, (*kept, *(k for _, k in last)), (*direct, *(w for w, _ in last)), scratch
 
 
 def _bases(fusion: Fusion) -> dict[Value, Value]:
@@ -112,39 +116,49 @@ def _bases(fusion: Fusion) -> dict[Value, Value]:
 
 
 def _kernels(fusion: Fusion, where: Mapping[Value, Layout], outputs: Sequence[Target],
-             alignment: dict[Value, int]) -> tuple[Segments, tuple[KernelPlan, ...]]:
-    """Segments and their kernels; a segment that would recompute too much is cut further and tried again."""
+             alignment: dict[Value, int]) -> tuple[Segments, tuple[KernelPlan, ...], Scratch]:
+    """Segments, their kernels, and buffers that kernels of one segment share; a segment that would recompute too much, or
+    whose rows no schedule takes, is cut further and tried again."""
     producers = fusion.producers()
     forced: list[Value] = []
+    apart: set[Value] = set()
+    domains = Domains(fusion) if reduces(fusion) else None
     while True:
-        segments = segment(fusion, where, outputs, forced)
+        segments = segment(fusion, where, outputs, domains, forced, apart)
         try:
-            return segments, _plan_all(fusion, segments, where, producers, alignment)
+            return segments, *_plan_all(fusion, segments, where, producers, SegmentPlanner(fusion, domains, alignment, apart))
         except TooMuchRecomputation as error:
             cut = recompute_cut(error.counts, fusion, forced)
             if cut is None:
                 raise UnsupportedError(f"Fusion '{fusion.name}' evaluates its values at too many indices, wherever it is cut.") from None
             forced.append(cut)
+        except Apart as error:
+            if error.alone:
+                forced += [v for v in error.reductions if v not in forced]
+            apart |= error.reductions
 
 
 def _plan_all(fusion: Fusion, segments: Segments, where: Mapping[Value, Layout], producers: Mapping[Value, Node],
-              alignment: dict[Value, int]) -> tuple[KernelPlan, ...]:
+              planner: SegmentPlanner) -> tuple[tuple[KernelPlan, ...], Scratch]:
     sources = {v: where[v].strides for v in fusion.inputs if not isinstance(v.type, ScalarType)}
     kernels: list[KernelPlan] = []
+    scratch: dict[Value, tuple[int, ...]] = {}
     written: dict[int, dict[Value, tuple[int, ...]]] = {}
     for part in segments.segments:
         visible = {**sources, **{v: s for level, t in written.items() if level < part.level for v, s in t.items() if v in segments.cuts}}
-        kernels += plan_segment(part, fusion, producers, visible, alignment)
-        written.setdefault(part.level, {}).update(part.targets)
-    return tuple(kernels)
+        planned = planner.plan(part, producers, visible)
+        kernels += planned.kernels
+        scratch |= planned.scratch
+        written.setdefault(part.level, {}).update(part.written)
+    return tuple(kernels), scratch
 
 
-def _launch_plan(fusion: Fusion, info: AliasInfo, segments: Segments, kernels: Sequence[KernelPlan], sources: Sequence[KernelSource],
+def _launch_plan(fusion: Fusion, info: AliasInfo, segments: Segments, scratch: Scratch, kernels: Sequence[KernelPlan], sources: Sequence[KernelSource],
                  placed: Sequence[Write]) -> LaunchPlan:
     """Buffers to allocate, kernels to call, outputs to make, in terms of positions: all that the runtime needs."""
     inputs = {v: k for k, v in enumerate(fusion.inputs)}
     bases = _bases(fusion)
-    strides = {b.value: b.strides for b in info.buffers} | {bases.get(v, v): s for part in segments.segments for v, s in part.targets}
+    strides = {b.value: b.strides for b in info.buffers} | {bases.get(v, v): s for part in segments.segments for v, s in part.written} | dict(scratch)
     for write in placed:
         strides.pop(write.value, None)
     places = {v: ("buffer", k) for k, v in enumerate(strides)} | {v: ("input", k) for v, k in inputs.items()}
@@ -158,7 +172,7 @@ def _launch_plan(fusion: Fusion, info: AliasInfo, segments: Segments, kernels: S
             _, index = place = places[v]
             arguments += [(("real", index), part), (("imag", index), part)] if v.dtype.kind == "complex" else [(place, part)]
         arguments += [(places[v], "ptr") for v in kernel.writes]
-        return KernelCall(source, kernel.blocks, kernel.threads, tuple(p for p, _ in arguments), tuple(kind for _, kind in arguments))
+        return KernelCall(source, kernel.blocks, kernel.threads, tuple(p for p, _ in arguments), tuple(kind for _, kind in arguments), kernel.shared_bytes)
 
     return LaunchPlan(
         allocations=tuple(Allocation(v.name, v.shape, s, v.dtype.torch) for v, s in strides.items()),

@@ -179,7 +179,7 @@ class Executable:
             stages, plan = self._lower(self.fusion, strides, alignments, key[1] if self._updated else (), numbers)
             futures = [POOL.kernel(c.source, device, self.options) for c in plan.calls]
             kernels = [f.result() for f in futures]
-            launchers = [k.launcher(c.blocks, c.threads, 0, c.kinds) for k, c in zip(kernels, plan.calls)]
+            launchers = [k.launcher(c.blocks, c.threads, c.shared_bytes, c.kinds) for k, c in zip(kernels, plan.calls)]
             run = plan.bind(len(inputs), self._tensors, device, launchers)
             if device.type == "cuda" and torch.cuda.device_count() > 1:
                 run = _on_device(run, device)

@@ -25,7 +25,7 @@ from thunder_fuser.runtime.launch_plan import LaunchPlan
 from thunder_fuser.schedule import pointwise
 
 FOLDER = Path(__file__).parent
-MAX_LINES = 60
+MAX_LINES = 160
 
 
 @pytest.fixture
@@ -95,8 +95,32 @@ def test_reduction_along_rows(golden) -> None:
 
 def test_reduction_along_columns(golden) -> None:
     b = FusionBuilder()
-    b.output(b.sum(b.tensor(F32, (1024, 64)), [0]))
+    b.output(b.sum(b.tensor(F32, (100, 64)), [0]))
     golden("reduction_outer", kernels(b.build(), (64, 1)))
+
+
+def test_softmax(golden) -> None:
+    b = FusionBuilder()
+    x = b.tensor(F32, (16, 512))
+    e = b.exp(b.sub(x, b.broadcast(b.amax(x, [1]), (16, 512), [0])))
+    b.output(b.div(e, b.broadcast(b.sum(e, [1]), (16, 512), [0])))
+    golden("rows", kernels(b.build(), (512, 1)))
+
+
+def test_gradients_of_a_norm(golden) -> None:
+    b = FusionBuilder()
+    x, grad = b.tensor(F32, (4096, 256)), b.tensor(F32, (4096, 256))
+    mean = b.sum(b.mul(x, grad), [1])
+    b.output(b.sub(grad, b.mul(x, b.broadcast(mean, (4096, 256), [0]))))
+    b.output(b.sum(grad, [0]))
+    golden("rows_walked", kernels(b.build(), (256, 1), (256, 1)))
+
+
+def test_row_of_a_cluster(golden) -> None:
+    b = FusionBuilder()
+    x = b.tensor(BF16, (64, 65536))
+    b.output(b.mul(x, b.broadcast(b.sum(x, [1]), (64, 65536), [0])))
+    golden("rows_cluster", kernels(b.build(), (65536, 1)))
 
 
 def test_short_reduction(golden) -> None:

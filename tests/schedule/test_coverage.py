@@ -58,7 +58,7 @@ def _span(value, plan: KernelPlan) -> int:
     """Elements from the buffer's first to its last."""
     if value in plan.writes:
         return value.type.numel
-    nests = [plan.reduction.nest] if plan.reduction else [n.nest for b in plan.bundles for n in b.nests]
+    nests = [plan.rows.nest] if plan.rows else [n.nest for b in plan.bundles for n in b.nests]
     return 1 + max(ld.address.hi for n in nests for ld in n.loads() if ld.buffer is value)
 
 

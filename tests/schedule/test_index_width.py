@@ -68,11 +68,11 @@ def test_reduction_of_a_repeated_element_counts_past_32_bits() -> None:
     b = FusionBuilder()
     b.output(b.sum(b.expand(b.tensor(F32, (1,)), (1 << 33,)), [0]))
     _, _, text = planned(b.build(), (1,))
-    assert re.search(r"for \(unsigned long long step = part; step < \d{10}u", text)
+    assert re.search(r"for \(unsigned long long u = along; u < \d{10}u", text)
 
 
 def test_many_outputs_of_a_reduction_count_past_32_bits() -> None:
     b = FusionBuilder()
     b.output(b.sum(b.expand(b.tensor(U8, (1, 1)), (1 << 36, 64)), [1]))
     wide, _, text = planned(b.build(), (1, 1))
-    assert wide and "const unsigned long long unit_of_thread = (unsigned long long)blockIdx.x" in text
+    assert wide and "const unsigned long long group = blockIdx.x" in text and "const unsigned long long unit_of_thread = group" in text

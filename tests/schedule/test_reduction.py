@@ -42,10 +42,10 @@ def test_inner_and_outer_of_every_length(length: int) -> None:
     b.output(b.amin(x, [0, 1]))
     plans = agrees(b.build(), integers(F32, 5, length), integers(F32, length, 7))
     if length > 32:
-        inside = [p.reduction.lane_is_reduced for p in plans if p.reduction is not None]
+        inside = [p.rows.lane_is_reduced for p in plans if p.rows is not None]
         assert True in inside and False in inside
     else:
-        assert all(p.reduction is None or math.prod(a.extent for lp in p.reduction.reduced for a in lp.axes) > 32 for p in plans)
+        assert all(p.rows is None or math.prod(a.extent for lp in p.rows.reduced for a in lp.axes) > 32 for p in plans)
 
 
 @pytest.mark.parametrize("dims", [d for r in (1, 2, 3) for d in itertools.combinations(range(4), r)], ids=str)
@@ -81,10 +81,9 @@ def test_several_in_one_kernel_share_memory() -> None:
     total, squares, least = b.sum(wide, [0]), b.sum(b.mul(wide, wide), [0]), b.amax(b.neg(wide), [0])
     b.output(b.add(b.add(total, squares), least))
     fusion = b.build()
-    (plan,) = agrees(fusion, integers(I8, 300, 64))
-    assert plan.reduction is not None
-    (source,) = lower(fusion, [(64, 1)], [16])[0].sources
-    assert POOL.cubin(source, "sm_90").result()
+    assert all(plan.rows is not None for plan in agrees(fusion, integers(I8, 300, 64)))
+    for source in lower(fusion, [(64, 1)], [16])[0].sources:
+        assert POOL.cubin(source, "sm_90").result()
 
 
 def test_elementwise_work_around_a_reduction_stays_in_its_kernel() -> None:
@@ -94,11 +93,18 @@ def test_elementwise_work_around_a_reduction_stays_in_its_kernel() -> None:
     assert len(agrees(b.build(), integers(F64, 40, 100))) == 1
 
 
-def test_what_reads_a_long_reduction_again_finds_it_written() -> None:
+def test_what_reads_a_long_reduction_at_its_own_rows_shares_its_kernel() -> None:
     b = FusionBuilder()
     x = b.tensor(F64, (40, 100))
     total = b.sum(x, [1], keepdim=True)
     b.output(b.sub(x, b.expand(total, (40, 100))))
+    assert len(agrees(b.build(), integers(F64, 40, 100))) == 1
+
+
+def test_what_reads_a_long_reduction_at_other_points_finds_it_written() -> None:
+    b = FusionBuilder()
+    x = b.tensor(F64, (40, 100))
+    b.output(b.neg(b.broadcast(b.sum(x, [1]), (40, 3, 100), [0])))
     assert len(agrees(b.build(), integers(F64, 40, 100))) == 2
 
 

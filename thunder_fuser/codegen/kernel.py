@@ -10,7 +10,7 @@ import hashlib
 
 from thunder_fuser.codegen.nest import emit_bundle
 from thunder_fuser.codegen.prelude import prelude
-from thunder_fuser.codegen.reduction import emit_reduction
+from thunder_fuser.codegen.rows import emit_rows
 from thunder_fuser.codegen.scan import emit_scan
 from thunder_fuser.codegen.scope import Names
 from thunder_fuser.codegen.writer import SourceWriter
@@ -32,12 +32,14 @@ def emit(plan: KernelPlan) -> KernelSource:
     parameters += [p for v in plan.scalars for p in _number(v.dtype, names.buffers[v])]
     parameters += [f"{v.dtype.storage}* {_restrict(plan, v)}{names.buffers[v]}" for v in plan.writes]
     w = SourceWriter()
-    with w.block(f'extern "C" __global__ void __launch_bounds__({plan.threads})\n{NAME}({", ".join(parameters)})'):
+    blocks = f", {plan.rows.together}" if plan.rows and plan.rows.together > 1 else ""
+    cluster = f" __cluster_dims__({plan.rows.cluster}, 1, 1)" if plan.rows and plan.rows.cluster > 1 else ""
+    with w.block(f'extern "C" __global__ void{cluster} __launch_bounds__({plan.threads}{blocks})\n{NAME}({", ".join(parameters)})'):
         for v in plan.scalars:
             if v.dtype.kind == "complex":
                 w.line(f"const {v.dtype.storage} {names.buffers[v]}({names.buffers[v]}_re, {names.buffers[v]}_im);")
-        if plan.reduction is not None:
-            emit_reduction(w, names, plan.reduction, wide_index=plan.wide_index)
+        if plan.rows is not None:
+            emit_rows(w, names, plan.rows, wide_index=plan.wide_index)
         elif plan.scan is not None:
             emit_scan(w, names, plan.scan, wide_index=plan.wide_index)
         else:

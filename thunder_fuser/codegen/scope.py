@@ -58,11 +58,14 @@ class Scope:
         self.loaded: dict[Load, str] = dict(outer.loaded) if outer else {}
         self.accumulated: dict[Accumulate, str] = dict(outer.accumulated) if outer else {}
         self.drawn: dict[Draw, str] = dict(outer.drawn) if outer else {}
+        self.divisors: dict[Expr, str] = dict(outer.divisors) if outer else {}  # what many numbers are divided by
+        self.narrow: frozenset[Expr] = outer.narrow if outer else frozenset()  # quotients that are rounded to 16 bits next
+        self.known: dict[Expr, str] = dict(outer.known) if outer else {}  # evaluated by whoever made the scope
 
     def load(self, roots: list[Expr]) -> None:
         """Issues the loads below `roots`, those inside reductions left out; first those that wait for no index."""
         waiting: list[Expr] = []
-        for expr in topological(roots, into_reductions=False):
+        for expr in topological(roots, into_reductions=False, known=self.known):
             if any(fetched_in(indices_of(expr))):
                 waiting.append(expr)
             elif isinstance(expr, Load) and expr not in self.loaded:
@@ -75,7 +78,7 @@ class Scope:
 
     def draw(self, roots: list[Expr]) -> None:
         """Makes the random words below `roots` that lanes can share, four lanes of them by one call."""
-        for expr in topological(roots, into_reductions=False):
+        for expr in topological(roots, into_reductions=False, known=self.known):
             if isinstance(expr, Draw) and expr not in self.drawn and self._shares_words(expr):
                 self.drawn[expr] = self._draw(expr)
 
@@ -87,7 +90,7 @@ class Scope:
 
     def reduce(self, roots: list[Expr]) -> None:
         """Evaluates the reductions below `roots`, in this thread."""
-        order = topological(roots, into_reductions=False)
+        order = topological(roots, into_reductions=False, known=self.known)
         for group in together([e for e in order if isinstance(e, Accumulate) and e not in self.accumulated]):
             self._serial(group)
 
@@ -96,10 +99,10 @@ class Scope:
         if self.lanes > 1:
             self.w.line("#pragma unroll")
             with self.w.block(f"for (int l = 0; l < {self.lanes}; ++l)"):
-                use(self._statements(roots))
+                use(self.statements(roots))
         else:
             with self.w.block():
-                use(self._statements(roots))
+                use(self.statements(roots))
 
     # loads
 
@@ -146,7 +149,7 @@ class Scope:
             with w.block():
                 if self.lanes > 1:
                     w.line("const int l = 0;")
-                keep(self._statements([axis.value]))
+                keep(self.statements([axis.value]))
         self.printer.fetched[axis] = f"{name}[l]" if per_lane else name
 
     # random numbers
@@ -163,7 +166,7 @@ class Scope:
         w.line(f"tf::Vec<tf::Words, {self.lanes // words_per_block(draw.dtype)}> {name};")
         with w.block():
             w.line("const int l = 0;")
-            texts = self._statements([seed, offset])
+            texts = self.statements([seed, offset])
             first = self.printer.text(draw.index)
             w.line(f"{name} = tf::draw<{draw.dtype.storage}, {self.lanes}>({first}, {self.math(offset, texts)}, {self.math(seed, texts)});")
         return name
@@ -189,7 +192,7 @@ class Scope:
             name = self.accumulated[acc] = self.names.fresh("acc")
             w.line(f"{acc.dtype.math} {name}[{self.lanes}];")
             w.line("#pragma unroll")
-            w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}[l] = {REDUCTIONS[acc.op].identity.format(T=acc.dtype.math)};")
+            w.line(f"for (int l = 0; l < {self.lanes}; ++l) {name}[l] = {identity(acc)};")
         loops = {Loop((axis,)): self.names.fresh("r") for axis in group[0].axes}
         inner = Scope(w, self.names, self.printer.nested(loops), self.lanes, self.access, self.index_type, self)
         self._nest(list(loops.items()), lambda: inner.accumulate(group))
@@ -222,9 +225,10 @@ class Scope:
 
     # arithmetic
 
-    def _statements(self, roots: list[Expr]) -> dict[Expr, str]:
-        texts: dict[Expr, str] = {}
-        for expr in topological(roots, into_reductions=False):
+    def statements(self, roots: list[Expr]) -> dict[Expr, str]:
+        """Declares what `roots` are computed from; the C++ texts of all of it."""
+        texts: dict[Expr, str] = dict(self.known)
+        for expr in topological(roots, into_reductions=False, known=self.known):
             texts[expr] = self._statement(expr, texts)
         return texts
 
@@ -260,6 +264,9 @@ class Scope:
         return name
 
     def _apply(self, expr: Apply, texts: dict[Expr, str]) -> str:
+        if expr.op == "div" and expr.args[1] in self.divisors:
+            how = "near" if expr in self.narrow else "rounded"
+            return f"tf::{how}({self.math(expr.args[0], texts)}, {self.divisors[expr.args[1]]})"
         row = POINTWISE[expr.op]
         args = []
         for i, arg in enumerate(expr.args):
@@ -297,6 +304,10 @@ def to_storage(text: str, dtype: DType) -> str:
 def _nothing(ctype: str) -> str:
     """What a load that its guard keeps from memory gives; names of two words cannot be written `T{}`."""
     return f"({ctype})0" if " " in ctype else f"{ctype}{{}}"
+
+
+def identity(acc: Accumulate) -> str:
+    return REDUCTIONS[acc.op].identity.format(T=acc.dtype.math)
 
 
 def combine(acc: Accumulate, left: str, right: str) -> str:

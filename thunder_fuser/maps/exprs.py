@@ -157,10 +157,10 @@ def fetched_in(indices: Iterable[Affine]) -> Iterator[Fetched]:
             yield fetched
 
 
-def topological(roots: list[Expr], *, into_reductions: bool = True) -> list[Expr]:
-    """Every expression below `roots`, operands first, each once; iterative."""
+def topological(roots: list[Expr], *, into_reductions: bool = True, known: Iterable[Expr] = ()) -> list[Expr]:
+    """Every expression below `roots`, operands first, each once, `known` ones and what is below them left out; iterative."""
     order: list[Expr] = []
-    done: set[int] = set()
+    done: set[int] = {id(e) for e in known}
     stack: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
     while stack:
         expr, expanded = stack.pop()

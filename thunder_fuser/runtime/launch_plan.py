@@ -44,6 +44,7 @@ class KernelCall:
     threads: int
     arguments: tuple[Place, ...]
     kinds: tuple[str, ...]
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def dtype_size(access: Access) -> int:
 
 def traffic(nest: Nest, access: Access) -> int:
     """Bytes that an access moves, an element read again counted once."""
-    axes = axes_of(access) if isinstance(access, Load) else set(nest.axes)
+    axes = axes_of(access) if isinstance(access, Load) else set(access.address.axes())
     return dtype_size(access) * math.prod(a.extent for a in axes)
 
 

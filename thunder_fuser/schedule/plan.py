@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from thunder_fuser.ir.nodes import Value
 from thunder_fuser.maps.affine import Affine, Axis
-from thunder_fuser.maps.exprs import Load
+from thunder_fuser.maps.exprs import Load, axes_of
 from thunder_fuser.maps.nests import Nest, Store
+from thunder_fuser.maps.rows import RowNest
 
 Access = Load | Store
 MAX_TURN = 32  # blocks of a round in which bundles take turns
@@ -44,6 +46,16 @@ class Vector:
     limit: str = ""
 
 
+def access_lines(accesses: Mapping[Access, Vector]) -> str:
+    """Each access and how it moves its lanes, a line each."""
+    text = ""
+    for access, vector in accesses.items():
+        kind = ("add to" if access.accumulate else "store") if isinstance(access, Store) else "load "
+        width = {0: "one element", 1: "lane by lane"}.get(vector.width, f"{vector.width} elements")
+        text += f"\n  {kind} {access.buffer}[{access.address}]: {width}" + (f" ({vector.limit})" if vector.limit else "")
+    return text
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NestPlan:
     """One nest, ordered: threads walk `loops` (outermost first; lanes along the last), each repeats its stores over
@@ -71,12 +83,7 @@ class NestPlan:
         head = f"nest {' '.join(map(str, self.loops)) or 'one point'}, {self.lanes} lanes"
         if self.repeats:
             head += f", stores repeated over {' '.join(map(str, self.repeats))}"
-        lines = [head]
-        for access, vector in self.access.items():
-            kind = ("add to" if access.accumulate else "store") if isinstance(access, Store) else "load "
-            width = {0: "one element", 1: "lane by lane"}.get(vector.width, f"{vector.width} elements")
-            lines.append(f"  {kind} {access.buffer}[{access.address}]: {width}" + (f" ({vector.limit})" if vector.limit else ""))
-        return "\n".join(lines)
+        return head + access_lines(self.access)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,30 +105,79 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReductionPlan:
-    """One block for `columns` outputs: `threads` along the reduction for each, combined in shared memory."""
+class RowPlan:
+    """Threads over the rows of a nest and along each row.
 
-    nest: Nest
-    loops: tuple[Loop, ...]
+    A block works on `columns` row units at once, with `threads` along each; a cluster of `cluster` blocks, or `split`
+    blocks that each leave a partial result, share a row. Lanes lie along the row (then a row unit is a row), or across
+    `lanes` neighbouring rows. `resident` loads stay in registers from the first pass over a row to the last.
+    With `walkers`, that many clusters go over all rows in turn, adding up the nest's columns."""
+
+    nest: RowNest
+    kept: tuple[Loop, ...]
     reduced: tuple[Loop, ...]
     lanes: int
+    lane_is_reduced: bool
     threads: int
     columns: int
     access: dict[Access, Vector]
-    lane_is_reduced: bool  # lanes lie along the last reduced loop, else along the last kept one
+    cluster: int = 1
+    split: int = 1
+    resident: frozenset[Load] = frozenset()
+    walkers: int = 0
+    together: int = 1  # blocks of a processor that the compiler must leave registers for
+    stages: int = 0  # rows that a walker has under way in shared memory; 1: the next one, in registers; 0: none
+    partials: tuple[Value, ...] = ()  # of the nest's columns, one row a walker
 
     @property
     def units(self) -> int:
-        outputs = math.prod(lp.extent for lp in self.loops)
-        return outputs if self.lane_is_reduced else outputs // self.lanes
+        """Row units in all."""
+        rows = math.prod(lp.extent for lp in self.kept)
+        return rows if self.lane_is_reduced else rows // self.lanes
+
+    @property
+    def row_units(self) -> int:
+        """Units along one row."""
+        length = math.prod(lp.extent for lp in self.reduced)
+        return length // self.lanes if self.lane_is_reduced else length
+
+    @property
+    def stride(self) -> int:
+        """Threads along a row, of all blocks that share it."""
+        return self.threads * self.cluster * self.split
+
+    @property
+    def steps(self) -> int:
+        """Units of a row that a thread takes, at most."""
+        return -(-self.row_units // self.stride)
 
     @property
     def blocks(self) -> int:
-        return -(-self.units // self.columns)
+        clusters = self.walkers or -(-self.units // self.columns)
+        return clusters * self.cluster * self.split
+
+    @property
+    def staged(self) -> list[Load]:
+        """Loads that go through shared memory: those that differ from row to row."""
+        rows = set(self.nest.kept)
+        return [ld for ld in self.nest.loads() if ld in self.resident and not rows.isdisjoint(axes_of(ld))] if self.stages > 1 else []
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block."""
+        return self.stages * self.steps * self.threads * self.columns * self.lanes * sum(ld.dtype.size for ld in self.staged)
 
     def __str__(self) -> str:
-        return (f"reduction over {' '.join(map(str, self.reduced))} for {' '.join(map(str, self.loops)) or 'one output'}: "
-                f"{self.threads} threads x {self.columns} outputs a block, {self.lanes} lanes")
+        where = "along" if self.lane_is_reduced else "across"
+        kept, reduced = " ".join(map(str, self.kept)) or "one", " ".join(map(str, self.reduced))
+        line = (f"rows {kept} along {reduced}: {self.threads} threads x {self.columns} rows a block, "
+                f"{self.lanes} lanes {where} rows, {self.steps} steps")
+        line += f", clusters of {self.cluster}" if self.cluster > 1 else ""
+        line += f", rows split in {self.split}" if self.split > 1 else ""
+        line += f", {len(self.resident)} loads held" if self.resident else ""
+        line += f", {self.walkers} walkers" if self.walkers else ""
+        line += f" with {self.stages} rows under way" if self.stages else ""
+        return line + access_lines(self.access)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,11 +210,11 @@ class ScanPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelPlan:
-    """One launch: bundles side by side on the grid, one reduction, or one scan."""
+    """One launch: bundles side by side on the grid, rows, or one scan."""
 
-    schedule: str  # "pointwise" | "boxes" | "reduction" | "scatter" | "scan"
+    schedule: str  # "pointwise" | "boxes" | "rows" | "columns" | "scatter" | "scan"
     bundles: tuple[Bundle, ...]
-    reduction: ReductionPlan | None
+    rows: RowPlan | None
     threads: int
     reads: tuple[Value, ...]
     scalars: tuple[Value, ...]
@@ -169,13 +225,18 @@ class KernelPlan:
     scan: ScanPlan | None = None
 
     @property
-    def nests(self) -> list[Nest]:
-        whole = self.reduction or self.scan
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block."""
+        return self.rows.shared_bytes if self.rows else 0
+
+    @property
+    def nests(self) -> list[Nest | RowNest]:
+        whole = self.rows or self.scan
         return [whole.nest] if whole else [p.nest for b in self.bundles for p in b.nests]
 
     @property
     def blocks(self) -> int:
-        whole = self.reduction or self.scan
+        whole = self.rows or self.scan
         if whole:
             return whole.blocks
         rounds, counts = self.turns()
@@ -202,7 +263,7 @@ class KernelPlan:
 
     def vector_bytes(self) -> int:
         """The widest access that the kernel makes, in bytes."""
-        whole = self.reduction or self.scan
+        whole = self.rows or self.scan
         plans = [whole] if whole else [n for b in self.bundles for n in b.nests]
         return max((max(v.width, 1) * (a.dtype if isinstance(a, Load) else a.buffer.dtype).size
                     for p in plans for a, v in p.access.items()), default=0)
@@ -211,7 +272,7 @@ class KernelPlan:
         lines = [f"kernel {self.schedule} grid={self.blocks} block={self.threads} index={'64' if self.wide_index else '32'} bits"]
         if self.in_place:
             lines[0] += f", in place: {' '.join(sorted(v.name for v in self.in_place))}"
-        whole = self.reduction or self.scan
+        whole = self.rows or self.scan
         if whole:
             lines.append("  " + str(whole).replace("\n", "\n  "))
         for bundle in self.bundles:

@@ -1,8 +1,8 @@
 """Segments: which values are written to memory between kernels, and which kernel writes what.
 
-Everything is fused except where a schedule cannot go on: a long reduction is written out before something larger reads
-it, and programs past a size are cut so that compilers stay fast. Pads and cats never cut. Called by `compiler` once a
-stride pattern; linear in the program.
+Everything is fused except where a schedule cannot go on: long reductions share a kernel with what walks the same rows
+(`groups`) and are written out before anything else reads them, and programs past a size are cut so that compilers stay
+fast. Pads and cats never cut. Called by `compiler` once a stride pattern; linear in the program.
 """
 
 from __future__ import annotations
@@ -11,31 +11,47 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from thunder_fuser.analysis.domains import Atom, Domains
 from thunder_fuser.analysis.layout import Layout
 from thunder_fuser.ir import nodes as ir
 from thunder_fuser.ir.ops import POINTWISE
 from thunder_fuser.ir.random import DRAW_COST
-from thunder_fuser.schedule.reduction import SERIAL
+from thunder_fuser.maps.rows import RowGroup
+from thunder_fuser.schedule.groups import group_reductions, keeps_points, length
+from thunder_fuser.schedule.limits import CLUSTER, PROCESSORS, RESIDENT, SERIAL
 
 MAX_COST = 384  # operations of one segment, transcendental ones counted by weight
 MAX_RECOMPUTE = 16  # times that a kernel may evaluate its operations at different indices
 MAX_TARGETS = 16  # buffers of one kernel
+SMALL = 1 << 20  # elements that one kernel reads twice sooner than a second one is launched
 
 Target = tuple[ir.Value, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One kernel's work: it writes `targets` (value, strides), reading inputs and the targets of earlier segments."""
+    """One kernel's work: it writes `targets` (value, strides), reading inputs and the targets of earlier segments.
+
+    With a row `group` it walks rows; `columns` are then the targets that follow from reductions over the rows, which a
+    second kernel finishes."""
 
     targets: tuple[Target, ...]
-    reduces: bool
     level: int
+    group: RowGroup | None = None
+    columns: tuple[Target, ...] = ()
     node: ir.Scatter | ir.Scan | None = None  # what makes the one target: a scan, or a scatter whose base is there already
+
+    @property
+    def reduces(self) -> bool:
+        return self.group is not None
+
+    @property
+    def written(self) -> tuple[Target, ...]:
+        return (*self.targets, *self.columns)
 
     def __str__(self) -> str:
         kind = type(self.node).__name__.lower() if self.node is not None else "reduction" if self.reduces else "pointwise"
-        return f"segment level {self.level} ({kind}) writes " + ", ".join(f"{v}{list(v.shape)}" for v, _ in self.targets)
+        return f"segment level {self.level} ({kind}) writes " + ", ".join(f"{v}{list(v.shape)}" for v, _ in self.written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +65,10 @@ class Segments:
         return "\n".join([*map(str, self.segments), *(f"cut at {v}: {why}" for v, why in self.cuts.items())])
 
 
-def segment(fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], outputs: Sequence[Target], forced: Iterable[ir.Value] = ()) -> Segments:
-    """Cuts `fusion` so that `outputs` get written. `forced` values are written out too (see `recompute_cut`)."""
+def segment(fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], outputs: Sequence[Target], domains: Domains | None = None,
+            forced: Iterable[ir.Value] = (), apart: Iterable[ir.Value] = ()) -> Segments:
+    """Cuts `fusion` so that `outputs` get written. `domains` are its iteration domains, needed if it `reduces`. `forced`
+    values are written out too (see `recompute_cut`); reductions `apart` are not read again in their own kernel."""
     cuts = dict.fromkeys(forced, "evaluated at too many indices")
     needed = _needed(fusion, [v for v, _ in outputs])
     nodes = [n for n in fusion.nodes if n.out in needed]
@@ -59,25 +77,73 @@ def segment(fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], outputs: Sequ
     cuts |= {n.arg: "what a scatter writes into" for n in alone.values() if isinstance(n, ir.Scatter)}
     cuts |= {v: why for v, why in _size_cuts(nodes).items() if v not in cuts}
     cuts |= _nested_cuts(nodes, cuts)
-    heavy = _reduction_cuts(nodes, cuts)
     strides = dict(outputs)
+    of: Mapping[ir.Value, tuple[RowGroup, bool]] = {}
+    if domains is not None:
+        groups = group_reductions(nodes, [v for v, _ in outputs], cuts, domains, _Returns(fusion, layouts, frozenset(apart)))
+        cuts, of = dict(groups.cuts), groups.of
     targets = {**strides, **{v: _dense(v, layouts) for v in cuts if v not in strides}}
     targets |= {n.arg: targets[n.out] for n in alone.values() if isinstance(n, ir.Scatter)}  # one memory
     levels = _levels(nodes, set(cuts))
-    groups: dict[tuple[int, bool, int], list[Target]] = {}
-    reductions = 0
-    for value, value_strides in targets.items():
+    return Segments(tuple(_segments(targets, levels, of, alone, domains)), cuts)
+
+
+def reduces(fusion: ir.Fusion) -> bool:
+    """Whether a fusion has a reduction that is too long for one thread."""
+    return any(isinstance(n, ir.Reduce) and length(n) > SERIAL for n in fusion.nodes)
+
+
+def _segments(targets: Mapping[ir.Value, tuple[int, ...]], levels: Mapping[ir.Value, int], of: Mapping[ir.Value, tuple[RowGroup, bool]],
+              alone: Mapping[ir.Value, ir.Scatter | ir.Scan], domains: Domains | None) -> list[Segment]:
+    """Targets of one level that can share a kernel, together; reductions first, so that pointwise targets of their
+    domain may join them."""
+    plain: dict[int, list[Target]] = {}
+    rows: dict[tuple[int, int], tuple[RowGroup, list[Target], list[Target]]] = {}
+    found: list[Segment] = []
+    for value, strides in targets.items():
         if math.prod(value.shape) == 0:
             continue
-        reduces = bool(heavy.get(value))
-        by_itself = reduces or value in alone
-        reductions += by_itself
-        key = (levels.get(value, 0), reduces, reductions if by_itself else 0)
-        groups.setdefault(key, []).append((value, value_strides))
-    segments = [Segment(tuple(group[k:k + MAX_TARGETS]), reduces, level, alone.get(group[0][0]))
-                for (level, reduces, _), group in sorted(groups.items(), key=lambda g: g[0])
-                for k in range(0, len(group), MAX_TARGETS)]
-    return Segments(tuple(segments), cuts)
+        level, (group, is_column) = levels.get(value, 0), of.get(value, (None, False))
+        if value in alone:
+            found.append(Segment(((value, strides),), level, node=alone[value]))
+        elif group is None:
+            plain.setdefault(level, []).append((value, strides))
+        else:
+            rows.setdefault((level, id(group)), (group, [], []))[1 + is_column].append((value, strides))
+    for (level, _), (group, own, _) in rows.items():
+        if domains is not None and group.distinct and len(own) < MAX_TARGETS:
+            joining = [t for t in plain.get(level, ()) if set(domains.atoms(t[0])) == {*group.kept, *group.reduced}]
+            own += joining[:MAX_TARGETS - len(own)]
+            plain[level] = [t for t in plain.get(level, ()) if t not in own]
+    found += [Segment(tuple(own[k:k + MAX_TARGETS]), level, group, tuple(columns) if k == 0 else ())
+             for (level, _), (group, own, columns) in rows.items() for k in range(0, max(len(own), 1), MAX_TARGETS)]
+    found += [Segment(tuple(part[k:k + MAX_TARGETS]), level) for level, part in plain.items() for k in range(0, len(part), MAX_TARGETS)]
+    return sorted(found, key=lambda s: (s.level, s.reduces))
+
+
+class _Returns:
+    """Whether a kernel should go over the rows of a reduction a second time, from sizes and strides.
+
+    It should if its rows keep the card busy, clusters included: rows that threads hold cost no second read, and longer ones
+    are read twice either way."""
+
+    def __init__(self, fusion: ir.Fusion, layouts: Mapping[ir.Value, Layout], apart: frozenset[ir.Value]) -> None:
+        self.layouts, self.apart = layouts, apart
+        self.inputs = [v for v in fusion.inputs if isinstance(v.type, ir.TensorType)]
+
+    def __call__(self, node: ir.Reduce, kept: Sequence[Atom], reduced: Sequence[Atom]) -> bool:
+        if node.out in self.apart:
+            return False
+        rows, row = math.prod(a.size for a in kept), math.prod(a.size for a in reduced)
+        if rows * row <= SMALL:
+            return True
+        layout = self.layouts.get(node.arg)
+        fastest = min(((s, d) for d, (s, n) in enumerate(zip(layout.strides, node.arg.shape)) if n > 1 and s), default=(1, -1))[1] if layout else -1
+        if fastest >= 0 and fastest not in node.dims:  # neighbours in memory belong to different rows
+            return rows // 32 >= PROCESSORS // 2
+        size = min((v.dtype.size for v in self.inputs if v.type.numel >= rows * row // 2), default=node.arg.dtype.size)
+        blocks = min(CLUSTER, -(-row * size // (RESIDENT // 4)))
+        return rows * blocks >= PROCESSORS // 2
 
 
 def recompute_cut(counts: Mapping[ir.Value, int], fusion: ir.Fusion, forced: Sequence[ir.Value] = ()) -> ir.Value | None:
@@ -128,29 +194,6 @@ def _size_cuts(nodes: list[ir.Node]) -> dict[ir.Value, str]:
     return cuts
 
 
-def _reduction_cuts(nodes: list[ir.Node], cuts: dict[ir.Value, str]) -> dict[ir.Value, frozenset[ir.Value]]:
-    """Adds to `cuts` the long reductions that something other than elementwise work of their own size reads. Returns the
-    long reductions that each value would evaluate in its own kernel."""
-    heavy: dict[ir.Value, frozenset[ir.Value]] = {}
-    none: frozenset[ir.Value] = frozenset()
-    for node in nodes:
-        inherited = none.union(*(heavy.get(a, none) for a in ir.operand_values(node))) if heavy else none
-        if inherited and not _keeps_points(node):
-            for reduction in inherited:
-                cuts.setdefault(reduction, f"a long reduction, read again by '{type(node).__name__.lower()}'")
-            inherited = none
-        if isinstance(node, ir.Reduce) and _length(node) > SERIAL:
-            inherited = frozenset((node.out,))
-        if inherited:
-            heavy[node.out] = inherited
-    # a value evaluates only what its operands do not find written
-    for node in nodes:
-        if node.out in heavy:
-            kept = none.union(*(heavy.get(a, none) for a in ir.operand_values(node) if a not in cuts))
-            heavy[node.out] = kept | ({node.out} if isinstance(node, ir.Reduce) and _length(node) > SERIAL else none)
-    return heavy
-
-
 def _nested_cuts(nodes: list[ir.Node], cuts: Mapping[ir.Value, str]) -> dict[ir.Value, str]:
     """Short reductions that are spread out and reduced again: a thread would evaluate them anew at every step, which
     multiplies their lengths with each further one."""
@@ -161,30 +204,17 @@ def _nested_cuts(nodes: list[ir.Node], cuts: Mapping[ir.Value, str]) -> dict[ir.
         known = [inside[a] for a in ir.operand_values(node) if a in inside and a not in cuts and a not in found]
         steps = max((k[0] for k in known), default=1)
         last = none.union(*(k[1] for k in known))
-        spread = any(k[2] for k in known) or (bool(last) and not isinstance(node, ir.Reduce) and not _keeps_points(node))
+        spread = any(k[2] for k in known) or (bool(last) and not isinstance(node, ir.Reduce) and not keeps_points(node))
         if isinstance(node, ir.Reduce):
-            if spread and steps * _length(node) > SERIAL:
+            if spread and steps * length(node) > SERIAL:
                 found |= dict.fromkeys(last, "a short reduction, spread out and reduced again")
                 steps, spread = 1, False
-            steps, last = steps * _length(node), frozenset((node.out,))
+            if length(node) > SERIAL:
+                continue  # has threads of its own
+            steps, last = steps * length(node), frozenset((node.out,))
         if last:
             inside[node.out] = (steps, last, spread)
     return found
-
-
-def _length(node: ir.Reduce) -> int:
-    return math.prod(node.arg.shape[d] for d in node.dims)
-
-
-def _keeps_points(node: ir.Node) -> bool:
-    """Whether each element of the operand is read for one element of the result."""
-    match node:
-        case ir.Pointwise() | ir.Cast() | ir.Bitcast() | ir.Reshape() | ir.Permute() | ir.Squeeze() | ir.Copy() | ir.Flip():
-            return True
-        case ir.Broadcast():
-            return node.out.type.numel == node.arg.type.numel
-        case _:
-            return False
 
 
 def _levels(nodes: list[ir.Node], written: set[ir.Value]) -> dict[ir.Value, int]:

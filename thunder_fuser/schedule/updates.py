@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from thunder_fuser.analysis.updates import Write
 from thunder_fuser.ir import nodes as ir
-from thunder_fuser.maps.exprs import Load
+from thunder_fuser.maps.exprs import Accumulate, Load, topological
 from thunder_fuser.maps.nests import Store
-from thunder_fuser.schedule.kernels import plan_segment
-from thunder_fuser.schedule.plan import KernelPlan
+from thunder_fuser.schedule.kernels import SegmentPlanner
+from thunder_fuser.schedule.plan import KernelPlan, RowPlan
 from thunder_fuser.schedule.segment import Segment
 
 Bases = Mapping[ir.Value, ir.Value]
@@ -34,12 +34,22 @@ def _is_safe(kernels: Sequence[KernelPlan], write: Write, bases: Bases) -> bool:
     first = kernels[stores[0]] if stores else None
     if first is None or write.of not in first.reads:
         return True
+    if first.rows is not None and not _alone_with_rows(first.rows, write):
+        return False
     for nest in first.nests:
         stored = {store.address + write.offset for store in nest.stores if bases.get(store.buffer, store.buffer) is write.value}
         for load in nest.loads():
             if load.buffer is write.of and load.address not in stored:
                 return False
     return True
+
+
+def _alone_with_rows(rows: RowPlan, write: Write) -> bool:
+    """Whether no thread but the one that stores a row's result reads what it is stored over."""
+    along = set(rows.nest.reduced)
+    of_elements = [s.expr for s in rows.nest.stores if not along.isdisjoint(s.address.axes())] + [c.expr for c in rows.nest.columns]
+    of_elements += [e.body for e in rows.nest.exprs() if isinstance(e, Accumulate)]
+    return all(not along.isdisjoint(ld.address.axes()) for ld in topological(of_elements) if isinstance(ld, Load) and ld.buffer is write.of)
 
 
 def copies(staged: Sequence[Write], strides: Mapping[ir.Value, tuple[int, ...]], fusion: ir.Fusion,
@@ -50,11 +60,11 @@ def copies(staged: Sequence[Write], strides: Mapping[ir.Value, tuple[int, ...]],
     for write in staged:
         held = write.value
         target = ir.Value(f"{held.name}.copy", held.type)
-        segment = Segment(((target, write.strides),), False, 0)
+        segment = Segment(((target, write.strides),), 0)
         place = dataclasses.replace(write, value=target)
-        plans = plan_segment(segment, fusion, {target: ir.Copy(target, held)}, {held: strides[held]},
-                             {**alignment, target: alignment_of(place, alignment)})
-        found += [(place, plan) for plan in plans]
+        planner = SegmentPlanner(fusion, None, {**alignment, target: alignment_of(place, alignment)}, frozenset())
+        planned = planner.plan(segment, {target: ir.Copy(target, held)}, {held: strides[held]})
+        found += [(place, plan) for plan in planned.kernels]
     return found
 
 

@@ -244,4 +244,37 @@ TF_FN T gcd(T a, T b) {
   return (T)y;
 }
 
+// x * y + z, rounded once, whatever the options say about contraction.
+#ifdef TF_HOST
+TF_FN float fused(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+TF_FN double fused(double x, double y, double z) { return __builtin_fma(x, y, z); }
+#else
+TF_FN float fused(float x, float y, float z) { return __fmaf_rn(x, y, z); }
+TF_FN double fused(double x, double y, double z) { return __fma_rn(x, y, z); }
+#endif
+
+// Division of many floats by one: its reciprocal once, scaled so that it is neither zero nor infinite while the divisor
+// is not. `rounded` is the quotient rounded as division rounds it (one step of refinement, Markstein 1990, as in the
+// hardware's own sequence; the last bit of a subnormal quotient may differ), `near` is within two units in the last
+// place, for results that are rounded to 16 bits anyway.
+struct Divisor {
+  float value, reciprocal, scale;
+};
+TF_FN Divisor divisor(float value) {
+  const float magnitude = value < 0 ? -value : value;
+  Divisor d;
+  d.value = value;
+  d.scale = magnitude < 5.421010862427522e-20f ? 1.8446744073709552e19f        // 2^-64, 2^64
+            : magnitude > 1.8446744073709552e19f ? 5.421010862427522e-20f : 1.0f;
+  d.reciprocal = 1.0f / (value * d.scale);
+  return d;
+}
+TF_FN float near(float x, Divisor d) { return x * d.reciprocal * d.scale; }
+TF_FN float rounded(float x, Divisor d) {
+  const float q = x * d.reciprocal * d.scale;
+  const float rest = fused(-q, d.value, x);
+  const float better = fused(rest, d.reciprocal * d.scale, q);
+  return q - q == 0.0f && better - better == 0.0f ? better : q;
+}
+
 }  // namespace tf

@@ -63,14 +63,6 @@ TF_FN Vec<Words, lanes / RandomOf<T>::per_block> draw(long long first, long long
 // Word number k, without an array that is indexed at run time.
 TF_FN unsigned word(Words words, int k) { return k < 2 ? (k == 0 ? words.x[0] : words.x[1]) : (k == 2 ? words.x[2] : words.x[3]); }
 
-#ifdef TF_HOST
-TF_FN float fused(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-TF_FN double fused(double x, double y, double z) { return __builtin_fma(x, y, z); }
-#else
-TF_FN float fused(float x, float y, float z) { return __fmaf_rn(x, y, z); }
-TF_FN double fused(double x, double y, double z) { return __fma_rn(x, y, z); }
-#endif
-
 TF_FN double fraction(unsigned high, unsigned low) {
   return (double)((long long)high << 21 | low >> 11) * 1.1102230246251565e-16;  // 2^-53
 }

@@ -347,6 +347,36 @@ TF_FN void store(T* p, Vec<T, N> value) { store_by<Plain, N, W>(p, value); }
 template <int N, int W = N, class T>
 TF_FN void store_stream(T* p, Vec<T, N> value) { store_by<Coherent, N, W>(p, value); }
 
+// Copies from global into shared memory that are under way while the thread works on: `fetch` of `bytes` in pieces of 4, 8
+// or 16, to which both addresses are aligned; `fetch_end` closes a batch, and `fetch_wait<n>` returns when all batches of
+// this thread but the last n have arrived.
+#ifdef TF_HOST
+template <int bytes, int piece>
+TF_FN void fetch(unsigned char* to, const void* from) {
+  for (int i = 0; i < bytes; ++i) to[i] = ((const unsigned char*)from)[i];
+}
+TF_FN void fetch_end() {}
+template <int n>
+TF_FN void fetch_wait() {}
+#else
+template <int bytes, int piece>
+TF_FN void fetch(unsigned char* to, const void* from) {
+  unsigned shared;
+  asm("{\n.reg .u64 t;\ncvta.to.shared.u64 t, %1;\ncvt.u32.u64 %0, t;\n}" : "=r"(shared) : "l"(to));
+#pragma unroll
+  for (int i = 0; i < bytes; i += piece) {
+    if (piece == 16) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared + i), "l"((const unsigned char*)from + i) : "memory");
+    } else {
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared + i), "l"((const unsigned char*)from + i), "n"(piece) : "memory");
+    }
+  }
+}
+TF_FN void fetch_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int n>
+TF_FN void fetch_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory"); }
+#endif
+
 // Elementwise conversion of a vector; float pairs go to 16-bit floats by one instruction.
 #ifndef TF_HOST
 TF_FN unsigned pack_half(float low, float high) {
@@ -446,14 +476,16 @@ TF_FN long long atomic_add(long long* p, long long value) {
 }
 TF_FN void fence() { __threadfence(); }
 
-// Clusters (sm_90 and up; blocks of a cluster follow each other along x): rank, barrier, and another block's view of a
-// shared address.
+// Clusters (sm_90 and up; blocks of a cluster follow each other along x): rank, barrier (whole, or in two halves with
+// work between them), and another block's view of a shared address.
 // grid_sync is a barrier of all blocks of a cooperative launch; `counter` is 0 before its first use and serves for ever.
 // Waiting in a loop of one's own is not possible: on the host a thread gives way at barriers and shuffles only.
 #ifdef TF_HOST
 TF_FN void grid_sync(unsigned*) { TF_HOST_WAITS(tf_host_cluster_barrier()); }
 TF_FN unsigned cluster_rank() { return blockIdx.x % tf_host_cluster; }
 TF_FN void cluster_sync() { TF_HOST_WAITS(tf_host_cluster_barrier()); }
+TF_FN void cluster_arrive() {}
+TF_FN void cluster_wait() { cluster_sync(); }
 template <class T>
 TF_FN T* cluster_peer(T* p, unsigned rank) { return (T*)tf_host_peer((unsigned char*)p, rank); }
 #else
@@ -476,8 +508,11 @@ TF_FN unsigned cluster_rank() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+TF_FN void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+TF_FN void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 TF_FN void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  cluster_arrive();
+  cluster_wait();
 }
 template <class T>
 TF_FN T* cluster_peer(T* p, unsigned rank) {
