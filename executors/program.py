@@ -21,7 +21,7 @@ from thunder.core.symbol import BoundSymbol
 from thunder.core.trace import TraceCtx, tracectx
 
 from thunder_fuser.compiler import compile_fusion
-from thunder_fuser.errors import FuserError, InputError, LaunchError
+from thunder_fuser.errors import FuserError, InputError, LaunchError, UnsupportedError
 from thunder_fuser.executable import Executable
 from thunder_fuser.executors.inplace import written_inputs
 from thunder_fuser.executors.options import FusionOptions
@@ -129,6 +129,9 @@ class Program:
         inputs. Raises it again if it came from the launch, from running, or from inputs that do not fit; and while a CUDA
         graph is captured, which would keep what stands in for good."""
         runner = self._runner
+        for given in inputs:
+            if isinstance(given, torch.Tensor) and given.layout is not torch.strided:
+                return self.fall_back(UnsupportedError(f"An input of fusion '{self.name}' has layout {given.layout}, expected {torch.strided}."))
         planned = not isinstance(runner, Executable) or runner.is_planned(*inputs)
         capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
         if planned or capturing or isinstance(error, (LaunchError, InputError)):

@@ -14,10 +14,12 @@ import torch
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from tests.support.budget import within
 from tests.support.programs import programs
 from thunder_fuser import config
 from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.ir.interpreter import evaluate
+from thunder_fuser.ir.script import script
 from thunder_fuser.maps import nests, pullback
 from thunder_fuser.schedule import kernels, pointwise, reduction, scan, segment
 
@@ -63,9 +65,24 @@ def large_programs(draw: st.DrawFn, **options):
     return draw(programs(max_nodes=30 if large else 10, max_rank=6 if large else 4, sizes=SIZES, **options))
 
 
+@contextlib.contextmanager
+def reproducible(case, keep_rounding: bool) -> Iterator[None]:
+    """A failure prints a script, which meets the case on its own if no limit was turned down."""
+    try:
+        yield
+    except Exception:
+        note(script(*case, keep_rounding=keep_rounding))
+        raise
+
+
 def same_bits(case, chosen, keep_rounding: bool, seed: int) -> None:
-    fusion, inputs = case
     note(f"{chosen} keep_rounding={keep_rounding} host_seed={seed}")
+    with reproducible(case, keep_rounding):
+        _same_bits(case, chosen, keep_rounding, seed)
+
+
+def _same_bits(case, chosen, keep_rounding: bool, seed: int) -> None:
+    fusion, inputs = case
     with limited(chosen, seed):
         got = compile_fusion(fusion, "host", keep_rounding=keep_rounding)(*inputs)
     for g, w in zip(got, evaluate(fusion, *inputs), strict=True):
@@ -74,8 +91,13 @@ def same_bits(case, chosen, keep_rounding: bool, seed: int) -> None:
 
 def no_worse_than_eager(case, chosen, keep_rounding: bool, seed: int) -> None:
     """Against float64: at most four times eager's error, and some units in the last place of the largest value."""
-    fusion, inputs = case
     note(f"{chosen} keep_rounding={keep_rounding}")
+    with reproducible(case, keep_rounding):
+        _no_worse_than_eager(case, chosen, keep_rounding, seed)
+
+
+def _no_worse_than_eager(case, chosen, keep_rounding: bool, seed: int) -> None:
+    fusion, inputs = case
     with limited(chosen, seed):
         got = compile_fusion(fusion, "host", keep_rounding=keep_rounding)(*inputs)
     eager, exact = evaluate(fusion, *inputs), evaluate(fusion, *inputs, dtype=torch.float64)
@@ -89,14 +111,16 @@ def no_worse_than_eager(case, chosen, keep_rounding: bool, seed: int) -> None:
         assert float((g.double() - x).abs().max()) <= 4 * float((e.double() - x).abs().max()) + 8 * scale + 1e-30
 
 
-@settings(max_examples=60, **SHORT)
+@settings(max_examples=120, **SHORT)
 @given(large_programs(), limits(), st.booleans(), st.integers(0, 5))
+@within(seconds=90)
 def test_exact(case, chosen, keep_rounding, seed):
     same_bits(case, chosen, keep_rounding, seed)
 
 
-@settings(max_examples=40, **SHORT)
+@settings(max_examples=80, **SHORT)
 @given(large_programs(exact=False), limits(), st.booleans(), st.integers(0, 5))
+@within(seconds=60)
 def test_inexact(case, chosen, keep_rounding, seed):
     no_worse_than_eager(case, chosen, keep_rounding, seed)
 

@@ -13,7 +13,7 @@ import torch
 
 from thunder_fuser.compiler import compile_fusion, lower
 from thunder_fuser.ir.builder import FusionBuilder
-from thunder_fuser.ir.dtypes import F32, F64, I64
+from thunder_fuser.ir.dtypes import BF16, F32, F64, I8, I64
 from thunder_fuser.ir.interpreter import evaluate
 from thunder_fuser.ir.nodes import Fusion, ScalarType, Value
 
@@ -118,6 +118,48 @@ def test_large_programs_lower(build: Build, n: int) -> None:
                                      (cats_with_work_between, 60)], ids=lambda x: getattr(x, "__name__", str(x)))
 def test_large_programs_run(build: Build, n: int) -> None:
     agrees(made(build, n))
+
+
+def many_pieces(b: FusionBuilder, n: int) -> Value:
+    return b.cat([b.neg(b.tensor(F32, (3, 2))) for _ in range(n)], 0)
+
+
+def many_pairs(b: FusionBuilder, n: int) -> None:
+    """Outputs of inputs of their own, which nothing but a kernel has in common."""
+    for _ in range(n // 2):
+        b.output(b.add(b.tensor(F32, (64,)), b.tensor(F32, (64,))))
+
+
+MAX_PARAMETERS = 32764 // 8  # pointers that fit the arguments of a kernel: 32,764 bytes since CUDA 12.1
+
+
+@pytest.mark.parametrize("build", [many_inputs, many_pieces, many_pairs], ids=lambda f: f.__name__)
+def test_no_kernel_takes_more_pointers_than_fit(build: Build) -> None:
+    fusion = made(build, 5000)
+    stages, _ = lower(fusion, strides(fusion), [16] * len(fusion.inputs))
+    assert max(s.text.split("{")[0].count("*") for s in stages.sources) < MAX_PARAMETERS
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16])
+def test_more_elements_than_an_int_counts(dtype: torch.dtype) -> None:
+    """Offsets past 2 ** 31, in a pointwise kernel, in a transposing one, and in a reduction."""
+    size = (1 << 31) // 64 + 5
+    b = FusionBuilder()
+    x = b.tensor(I8 if dtype is torch.int8 else BF16, (64, size))
+    y = b.add(x, 1.0 if dtype is torch.bfloat16 else 1)
+    b.output(y)
+    b.output(b.reduce("amax", y, [1]))
+    b.output(b.slice(b.flip(y, [0, 1]), [0, size - 7], [64, size]))
+    given = torch.zeros(64, size, dtype=dtype, device="cuda")
+    given[:, -9:] = torch.arange(64 * 9, device="cuda").view(64, 9).remainder(100).to(dtype)
+    given[::7, :3] = 101
+    out, most, ends = compile_fusion(b.build(), "cuda")(given)
+    for k in range(0, 64, 9):
+        assert torch.equal(out[k], given[k] + 1)
+    assert torch.equal(most, given.amax(1) + 1)
+    assert torch.equal(ends, (given[:, :7] + 1).flip([0, 1]))
 
 
 def test_boxes_past_the_cap_are_guarded() -> None:

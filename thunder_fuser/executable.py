@@ -18,6 +18,7 @@ import torch
 from thunder_fuser.errors import InputError, UnsupportedError
 from thunder_fuser.ir.dtypes import F32, F64, DType, number_of, real_of
 from thunder_fuser.ir.nodes import Fusion, Scatter, TensorType
+from thunder_fuser.ir.script import script
 from thunder_fuser.report import Report
 from thunder_fuser.runtime.compile_pool import POOL
 from thunder_fuser.runtime.launch import CODES, Launcher
@@ -79,6 +80,10 @@ class Executable:
     def stages(self) -> Stages:
         """What each stage made of the fusion for the last call's strides; every field prints itself. Raises as `report`."""
         return self._of_last_call()[1]
+
+    def repro_script_for(self, inputs: Sequence[Any] = ()) -> str:
+        """A script that makes these inputs (random ones if none are given), runs the fusion, and compares with torch."""
+        return script(self.fusion, inputs, backend=self.backend or "host")
 
     def _of_last_call(self) -> tuple[Report, Stages]:
         found = self._reports.get(self._last[0])

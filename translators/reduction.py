@@ -27,14 +27,14 @@ def _register(op: Reduction, prim: PrimIDs) -> None:
         reason = why_not_tensor(a) or why_not_static(dims)
         if reason is not None:
             return reason
-        if not dims:
+        if not dims and a.shape:
             return f"'{op.name}' over no dims is left to torch"
         if dtype_of(a).kind not in op.accepts:
             return f"'{op.name}' of dtype '{dtype_of(a)}' is not supported"
         return None
 
     def translate(b: FusionBuilder, out: TensorProxy, a: Value, dims: Sequence[int], **kwargs: None) -> Value:
-        return b.reduce(op.name, a, dims, name=out.name)
+        return b.reduce(op.name, a, dims if a.shape else (), name=out.name)  # torch takes dim 0 of a scalar, too
 
     TRANSLATIONS[prim] = Translation(translate, why_not, cheap=False)
 
@@ -67,7 +67,7 @@ def _why_not_variance(a: Any, dims: Any, *, correction: Any) -> str | None:
     reason = why_not_tensor(a) or why_not_static(dims)
     if reason is not None:
         return reason
-    if not dims or dtype_of(a).kind not in ("float", "complex"):
+    if not dims or not a.shape or dtype_of(a).kind not in ("float", "complex"):
         return f"a variance of dtype '{dtype_of(a)}' over dims {tuple(dims)} is left to torch"
     return None if type(correction) in (int, float) else f"the correction '{correction}' is no static number"
 

@@ -13,7 +13,7 @@ from thunder.core.symbol import BoundSymbol
 
 from thunder_fuser.errors import IRError, UnsupportedError
 from thunder_fuser.ir.builder import FusionBuilder
-from thunder_fuser.ir.dtypes import I64
+from thunder_fuser.ir.dtypes import BOOL, I64
 from thunder_fuser.ir.nodes import Fusion, Value
 from thunder_fuser.translators import indexing, inplace, pointwise, random, reduction, scan, scatter, shape  # noqa: F401  they fill the registry
 from thunder_fuser.translators.memory import Memories
@@ -62,7 +62,10 @@ def translate(bsyms: Sequence[BoundSymbol], inputs: Sequence[Proxy], outputs: Se
         if translation.view or translation.memory:
             views.update(p.name for p in results(bsym))
     for proxy in outputs:
-        builder.output(memories.output(proxy.name), shared=shared or proxy.name in views)
+        value = memories.output(proxy.name)
+        if _counts(proxy, value):
+            raise UnsupportedError(f"Output '{proxy.name}' is a number of elements, which Thunder's trace has as {dtype_of(proxy)}.")
+        builder.output(value, shared=shared or proxy.name in views)
     memories.update()
     return builder.build()
 
@@ -92,10 +95,15 @@ def _values(builder: FusionBuilder, bsym: BoundSymbol, memories: Memories, first
         raise UnsupportedError(f"'{bsym.sym.name}' cannot be translated: {error}") from error
     values = made if isinstance(made, tuple) else (made,)
     for out, value in zip(_outputs(bsym), values, strict=True):
-        if out is not None and (value.shape != tuple(out.shape) or value.dtype is not dtype_of(out)):
+        if out is not None and not _counts(out, value) and (value.shape != tuple(out.shape) or value.dtype is not dtype_of(out)):
             raise UnsupportedError(f"'{bsym.sym.name}' cannot be translated: '{out.name}' is {dtype_of(out)}{list(out.shape)}, "
                                    f"the engine computes {value.dtype}{list(value.shape)}.")
     return values
+
+
+def _counts(out: Proxy, value: Value) -> bool:
+    """Whether this is a sum of bools, or a view of one: Thunder's gradient of amax and amin has it as bool, torch as int64."""
+    return isinstance(out, TensorProxy) and dtype_of(out) is BOOL and value.dtype is I64 and value.shape == tuple(out.shape)
 
 
 def _outputs(bsym: BoundSymbol) -> tuple[TensorProxy | None, ...]:

@@ -178,3 +178,17 @@ def test_no_grad(device):
     assert not out.requires_grad
     same(out, torch.tanh(x.detach()) * 2.0, rtol=1e-6, atol=1e-6)
     assert jitted(x).requires_grad
+
+
+@pytest.mark.parametrize("op", ["amax", "amin"])
+def test_gradient_of_an_extremum_counts_ties(op, device):
+    """Thunder's formula divides by a sum of bools, which its trace has as a bool."""
+    x = torch.tensor([[1.0, 3.0, 3.0, 3.0], [2.0, 2.0, -1.0, 5.0], [7.0, 7.0, 7.0, 7.0]], device=device, requires_grad=True)
+
+    def f(x):
+        return getattr(torch, op)(x * 2.0, (1,))
+
+    outs, grads = gradients(jit(f, debug_options=None), (x,))
+    eager, expected = gradients(f, (x,))
+    same(outs, eager)
+    same(grads, expected)

@@ -41,18 +41,21 @@ def programs(
     sizes: Sequence[int] = SIZES,
     reductions: bool = True,
     scalars: bool = True,
+    torch_text: bool = False,
 ) -> tuple[Fusion, list[torch.Tensor | bool | int | float]]:
     """A legal fusion of about `max_nodes` nodes and inputs for it, on the CPU: strided, transposed, offset, expanded ones too.
 
     `specials` puts NaN and infinities into float inputs; `dtypes` are those that inputs and casts have (comparisons still
-    make b8). Outputs may be inputs, views of inputs, one value twice, the same tensor twice, or unused parts of the program."""
+    make b8). Outputs may be inputs, views of inputs, one value twice, the same tensor twice, or unused parts of the program.
+    `torch_text` leaves out what `tests/support/torch_text.py` has no words for."""
     draft = _Draft(draw, exact, specials, tuple(dtypes), max_rank, tuple(sizes))
+    draft.torch_text = torch_text
     shapes = [draft.shape() for _ in range(draw(st.integers(1, 2)))]
     for _ in range(draw(st.sampled_from((2, 1, 3)))):
         draft.tensor(draw(st.sampled_from(shapes)), draw(st.sampled_from(draft.dtypes)))
     if scalars and draw(st.integers(0, 2)) == 2:
         draft.scalar()
-    steps = [getattr(draft, f"_{name}") for name in _STEPS if reductions or name != "reduce"]
+    steps = [getattr(draft, f"_{name}") for name in _STEPS if (reductions or name != "reduce") and not (torch_text and name in _WORDLESS)]
     for _ in range(draw(st.integers(min(3, max_nodes), max_nodes))):
         draw(st.sampled_from(steps))()
     draft.outputs()
@@ -67,12 +70,18 @@ def laid_out(draw: st.DrawFn, values: torch.Tensor) -> torch.Tensor:
     rank = values.ndim
     kinds = ["contiguous", "offset"]
     kinds += ["sliced", "stepped", "expanded"] if rank else []
-    kinds += ["permuted", "permuted"] if rank > 1 else []
+    kinds += ["permuted", "permuted", "turned", "windows"] if rank > 1 else []
     kinds += ["channels_last"] if rank == 4 else []
     kind = draw(st.sampled_from(kinds))
     if kind == "permuted":
         order = draw(st.permutations(range(rank)))
         return values.permute(order).contiguous().permute([order.index(d) for d in range(rank)])
+    if kind == "turned":  # transposed, and a part of something wider, from an odd place on
+        wide = torch.zeros((*values.shape[:-2], values.shape[-1], values.shape[-2] + 3), dtype=values.dtype)
+        return wide[..., 1:-2].transpose(-1, -2).copy_(values)
+    if kind == "windows" and values.numel():
+        span = sum(values.shape) - rank + 1
+        return values.flatten()[:span].clone().as_strided(values.shape, (1,) * rank)
     if kind == "channels_last":
         return values.contiguous(memory_format=torch.channels_last)
     if kind == "offset":
@@ -103,6 +112,7 @@ class _Draft:
                  sizes: tuple[int, ...]) -> None:
         self.draw, self.exact, self.specials = draw, exact, specials
         self.dtypes, self.max_rank, self.sizes = dtypes, max_rank, sizes
+        self.torch_text = False
         self.builder = FusionBuilder("random_program")
         self.inputs: list[torch.Tensor | bool | int | float] = []
         self.pool: list[Value] = []
@@ -366,8 +376,10 @@ class _Draft:
         widths, numel = [], 1
         for size in arg.shape:
             low, high, interior = self.pick((0, 0, 1, 2, -1, 5, -3)), self.pick((0, 0, 1, 3, -1, -2)), self.pick((0, 0, 0, 1, 2))
+            interior = 0 if self.torch_text else interior
+            refused = self.torch_text and (low + size < 0 or high + size < 0)
             inner = size + max(size - 1, 0) * interior
-            if inner + low + high < 0 or (inner + low + high) * numel > _LARGEST:
+            if refused or inner + low + high < 0 or (inner + low + high) * numel > _LARGEST:
                 low, high, interior, inner = 0, 0, 0, size
             widths.append((low, high, interior))
             numel *= inner + low + high
@@ -471,10 +483,11 @@ class _Draft:
 
     def _copy(self) -> None:
         arg = self.value()
-        order = self.draw(st.none() | st.permutations(range(len(arg.shape))))
+        order = None if self.torch_text else self.draw(st.none() | st.permutations(range(len(arg.shape))))
         self.moved(self.builder.copy(arg, order), arg)
 
 
+_WORDLESS = ("scan", "random")  # steps that `tests/support/torch_text.py` has no words for
 _STEPS = (
     "unary", "binary", "binary", "binary", "compare", "where", "cast", "cast", "reduce", "make", "permute", "reshape", "reshape",
     "slice", "slice", "squeeze", "broadcast", "pad", "cat", "cat", "halves", "flip", "gather", "scatter", "scan", "copy")

@@ -108,3 +108,10 @@ def _mark(item: pytest.Item, entry: exceptions.Entry | None) -> None:
     if "_cuda_" in item.name or (torch.cuda.is_available() and "_cpu_" not in item.name):
         item.add_marker("gpu")
     item.obj = plugin.alone(item.obj, **knobs)
+
+
+@pytest.fixture
+def turn_off_tf32_and_set_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of Thunder's tests ask its own conftest for this."""
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    torch.manual_seed(42)

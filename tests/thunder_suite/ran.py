@@ -44,7 +44,7 @@ def _pairs(program: Program) -> Iterable[tuple[str, str]]:
     for bsym in program._region[0]:
         for proxy in tree_flatten((bsym.args, bsym.kwargs, bsym.output))[0]:
             if isinstance(proxy, TensorProxy):
-                yield bsym.sym.id.name, str(proxy.dtype).removeprefix("thunder.dtypes.").rstrip("_")
+                yield getattr(bsym.sym.id, "name", bsym.sym.id), str(proxy.dtype).removeprefix("thunder.dtypes.").rstrip("_")
 
 
 def read() -> dict[str, list[str]]:
