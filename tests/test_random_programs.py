@@ -21,7 +21,7 @@ from thunder_fuser.compiler import compile_fusion
 from thunder_fuser.ir.interpreter import evaluate
 from thunder_fuser.ir.script import script
 from thunder_fuser.maps import nests, pullback
-from thunder_fuser.schedule import kernels, pointwise, reduction, scan, segment
+from thunder_fuser.schedule import groups, kernels, pointwise, rows, scan, segment
 
 LIMITS = [
     ((nests,), "BUSY_POINTS", (0, 0, 1 << 20)),
@@ -30,7 +30,13 @@ LIMITS = [
     ((pointwise,), "SMALL", (0, 0, 132 * 512)),
     ((pointwise,), "MAX_REPEATS", (64, 2)),
     ((pointwise,), "MAX_STATEMENTS", (1024, 8)),
-    ((reduction, segment), "SERIAL", (32, 1, 0, 4)),
+    ((groups, kernels, segment), "SERIAL", (32, 1, 0, 4)),
+    ((segment,), "READ_TWICE", (1 << 20, 0, 64)),
+    ((rows, segment), "PROCESSORS", (132, 2, 1)),
+    ((rows, segment), "RESIDENT", (64 * 1024, 256)),
+    ((rows,), "HELD_BY_BLOCK", (48 * 1024, 64)),
+    ((rows,), "MAX_SUMS", (64, 8)),
+    ((rows,), "STAGES", (4, 1, 2)),
     ((segment,), "MAX_COST", (384, 3, 8)),
     ((segment,), "MAX_TARGETS", (16, 2)),
     ((kernels,), "MAX_RECOMPUTE", (16, 16, 0)),

@@ -220,7 +220,8 @@ class _Rows:
         found = {}
         for load in [e for e in self.nest.loads() if e in set(loads)]:
             name = self.names.fresh("held")
-            self.w.line(f"{self._vector(load.dtype.storage)} {name}[{self.plan.steps}];")
+            one = self.plan.access[load].width == 0  # the same for all lanes
+            self.w.line(f"{load.dtype.storage if one else self._vector(load.dtype.storage)} {name}[{self.plan.steps}];")
             found[load] = f"{name}[s]"
         return found
 
@@ -230,11 +231,7 @@ class _Rows:
             scope.loaded = {}
             scope.load(list(arrays))
             for load, element in arrays.items():
-                if self.plan.lanes > 1 and scope.access[load].width == 0:
-                    self.w.line("#pragma unroll")
-                    self.w.line(f"for (int l = 0; l < {self.plan.lanes}; ++l) {element}.x[l] = {scope.loaded[load]};")
-                else:
-                    self.w.line(f"{element} = {scope.loaded[load]};")
+                self.w.line(f"{element} = {scope.loaded[load]};")
 
         if arrays:
             self._steps(fill)

@@ -25,6 +25,7 @@ THREADS = 256  # of a block that streams
 SMALLEST_BLOCK = 128
 HELD_BYTES = 64  # of resident loads that a thread aims at
 HELD_BY_BLOCK = 48 * 1024  # bytes of resident loads from which on a row is shared by a cluster
+WORTH = 4  # parts of a row that are worth a second kernel
 MAX_SUMS = 64  # column sums of one thread
 STAGES = 4  # rows that a walker has under way
 STAGED_BYTES = 200 * 1024  # of a processor's shared memory for them
@@ -180,7 +181,7 @@ def _passes(nest: RowNest) -> int:
 def _split(blocks: int, most: int) -> int:
     """Blocks that share a row so that the card is busy, each with a few steps at least."""
     wanted = -(-WAVES * 2 * PROCESSORS // max(blocks, 1))
-    return max(1, min(wanted, most)) if blocks < WAVES * PROCESSORS else 1
+    return max(1, min(wanted, most)) if blocks < WAVES * PROCESSORS and most >= WORTH else 1
 
 
 def _partial(result: Result, parts: int) -> Value:

@@ -23,7 +23,7 @@ from thunder_fuser.schedule.limits import CLUSTER, PROCESSORS, RESIDENT, SERIAL
 MAX_COST = 384  # operations of one segment, transcendental ones counted by weight
 MAX_RECOMPUTE = 16  # times that a kernel may evaluate its operations at different indices
 MAX_TARGETS = 16  # buffers of one kernel
-SMALL = 1 << 20  # elements that one kernel reads twice sooner than a second one is launched
+READ_TWICE = 1 << 20  # elements that one kernel reads twice sooner than a second one is launched
 
 Target = tuple[ir.Value, tuple[int, ...]]
 
@@ -135,15 +135,14 @@ class _Returns:
         if node.out in self.apart:
             return False
         rows, row = math.prod(a.size for a in kept), math.prod(a.size for a in reduced)
-        if rows * row <= SMALL:
-            return True
         layout = self.layouts.get(node.arg)
         fastest = min(((s, d) for d, (s, n) in enumerate(zip(layout.strides, node.arg.shape)) if n > 1 and s), default=(1, -1))[1] if layout else -1
         if fastest >= 0 and fastest not in node.dims:  # neighbours in memory belong to different rows
-            return rows // 32 >= PROCESSORS // 2
+            blocks = max(1, rows // 32)
+            return blocks >= PROCESSORS // 2 or rows * row <= READ_TWICE * min(blocks, 8) // 8
         size = min((v.dtype.size for v in self.inputs if v.type.numel >= rows * row // 2), default=node.arg.dtype.size)
         blocks = min(CLUSTER, -(-row * size // (RESIDENT // 4)))
-        return rows * blocks >= PROCESSORS // 2
+        return rows * blocks >= PROCESSORS // 2 or rows * row <= READ_TWICE
 
 
 def recompute_cut(counts: Mapping[ir.Value, int], fusion: ir.Fusion, forced: Sequence[ir.Value] = ()) -> ir.Value | None:
