@@ -4,6 +4,7 @@ one is enough, partial results of walkers, splits and clusters."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -17,15 +18,29 @@ from thunder_fuser.ir.nodes import Fusion, Value
 TOLERANCE = {F64: 1e-12, F32: 2e-6, BF16: 6e-3, F16: 8e-4}
 
 
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)], autouse=True)
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where `run` runs."""
+    global place
+    place = request.param
+    yield
+
+
+def run(fusion: Fusion, *inputs: torch.Tensor) -> tuple[list[torch.Tensor], Stages]:
+    exe = compile_fusion(fusion)
+    outputs = exe(*(x.to(place) if x.is_contiguous() else x.to(place).as_strided(x.shape, x.stride()) for x in inputs))
+    return [x.cpu() for x in outputs], exe.stages()
+
+
 def agrees(fusion: Fusion, *inputs: torch.Tensor) -> Stages:
     """The stages, after every output has been compared with float64 by relative L2 error."""
-    exe = compile_fusion(fusion, "host")
-    for got, want in zip(exe(*inputs), evaluate(fusion, *inputs, dtype=torch.float64), strict=True):
+    outputs, stages = run(fusion, *inputs)
+    for got, want in zip(outputs, evaluate(fusion, *inputs, dtype=torch.float64), strict=True):
         assert got.shape == want.shape and got.isfinite().all()
         dtype = next(v.dtype for v in fusion.outputs if v.dtype.torch is got.dtype)
         error = (got.double() - want.double()).norm() / (want.double().norm() + 1e-30)
         assert error <= TOLERANCE[dtype], f"{list(got.shape)} is off by {error:.1e}"
-    return exe.stages()
+    return stages
 
 
 def random(value: Value) -> torch.Tensor:
@@ -137,7 +152,7 @@ def test_half_precision_sums_that_overflow_half() -> None:
     b.output(b.cast(b.div(b.sum(b.cast(x, F32), [1]), 5000.0), F16))
     b.output(b.sum(x, [1]))
     given = torch.full((4, 5000), 60000.0, dtype=torch.float16)
-    mean, total = compile_fusion(b.build(), "host")(given)
+    (mean, total), _ = run(b.build(), given)
     assert (mean == 60000).all() and total.isinf().all()
 
 

@@ -15,6 +15,6 @@ def copied(inputs: Sequence[object]) -> list:
         if isinstance(given, torch.Tensor):
             old = given.untyped_storage()
             new = storages.setdefault(old.data_ptr(), old.clone())
-            given = torch.empty(0, dtype=given.dtype).set_(new, given.storage_offset(), given.shape, given.stride())
+            given = torch.empty(0, dtype=given.dtype, device=given.device).set_(new, given.storage_offset(), given.shape, given.stride())
         found.append(given)
     return found

@@ -153,7 +153,7 @@ class _Rows:
         """A variable for each load of which a row has one element."""
         found = {}
         for load in self.nest.loads():
-            if along_row(self.nest, load) or load.guards or set(axes_of(load)).isdisjoint(self.nest.kept):
+            if along_row(self.nest, load) or load.guards or self.depth[load] or set(axes_of(load)).isdisjoint(self.nest.kept):
                 continue
             found[load] = self.names.fresh("of_row")
             self.w.line(f"{load.dtype.storage} {found[load]};")

@@ -83,7 +83,8 @@ def _lanes(nest: RowNest, lane: Loop | None) -> int:
 
 def _inner(plan: RowPlan, *, may_split: bool) -> RowPlan:
     nest, lanes, units = plan.nest, plan.lanes, plan.row_units
-    held = frozenset(ld for ld in nest.loads() if along_row(nest, ld)) if _passes(nest) > 1 or nest.columns else frozenset()
+    depth = depths(nest)
+    held = frozenset(ld for ld in nest.loads() if along_row(nest, ld) and not depth[ld]) if _passes(nest) > 1 or nest.columns else frozenset()
     unit_bytes = sum(ld.dtype.size for ld in held) * lanes
     sums = len(nest.columns) * lanes
     cluster = 1
