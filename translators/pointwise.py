@@ -80,6 +80,20 @@ def _where(b: FusionBuilder, out: TensorProxy, condition: Operand, x: Operand, y
 TRANSLATIONS[PrimIDs.WHERE] = Translation(_where, _where_of_tensors.why_not, takes_cpu_scalars=True)
 
 
+_pow_of_operands = TRANSLATIONS[PrimIDs.POW]
+
+
+def _pow(b: FusionBuilder, out: TensorProxy, base: Operand, exponent: Operand) -> Value:
+    """Torch takes a root where a float's exponent is the number 0.5 or -0.5: of -inf it is NaN, of -0 it keeps the sign."""
+    root = {0.5: "sqrt", -0.5: "rsqrt"}.get(exponent) if isinstance(exponent, float) else None
+    if root is not None and isinstance(base, Value) and base.dtype.kind == "float":
+        return b.pointwise(root, base, name=out.name)
+    return _pow_of_operands.translate(b, out, base, exponent)
+
+
+TRANSLATIONS[PrimIDs.POW] = Translation(_pow, _pow_of_operands.why_not, takes_cpu_scalars=True)
+
+
 def _why_not_cast(a: Any, dtype: Any) -> str | None:
     return why_not_tensor(a) or why_not_dtype(dtype)
 
