@@ -18,12 +18,14 @@ from thunder_fuser.passes.dce import dce
 from thunder_fuser.passes.merge_casts import merge_casts
 from thunder_fuser.passes.own_bases import own_bases
 from thunder_fuser.passes.own_updates import own_updates
+from thunder_fuser.passes.powers import powers
 
 Pass = Callable[[Fusion], Fusion]
 
 # fmt: off
 PASSES: tuple[tuple[Pass, str], ...] = (
     (dce,         "a use that nothing needs must not count as one that sees a rounded value"),
+    (powers,      "before equal nodes are merged: a square may be written either way"),
     (cse,         "a rounded value written twice is one value: if one of the two is seen, both are rounded"),
     (merge_casts, "before the scheduler weighs values by their size"),
     (cse,         "nodes after different casts of one value are equal now"),
