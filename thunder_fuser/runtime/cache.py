@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import warnings
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,13 +27,14 @@ from thunder_fuser.runtime.source import KernelSource
 
 _MEMORY_BYTES = 64 * 2**20
 _DIGEST_BYTES = 32
+_TRIM_EVERY = 64  # one write in so many trims the folder, whoever makes it, and so does a 64th of the limit
 
 
 class KernelCache:
     """Bytes by key. `hits` (memory or disk), `disk_hits`, `misses` and `damaged` count look-ups."""
 
     def __init__(self, folder: Path | None, limit_bytes: int) -> None:
-        """`folder` None keeps everything in memory; `limit_bytes` bounds the folder."""
+        """`folder` None keeps everything in memory; `limit_bytes` bounds the folder, but for what was written since it was last trimmed."""
         self.folder = folder
         self.limit_bytes = limit_bytes
         self.hits = self.disk_hits = self.misses = self.damaged = 0
@@ -40,9 +42,10 @@ class KernelCache:
         self._memory = InMemoryProgramCache(max_size_bytes=_MEMORY_BYTES)
         self._disk: FileStreamProgramCache | None = None
         self._writable = True
+        self._since = 0  # bytes written since the folder was trimmed
         if folder is not None:
             try:
-                self._disk = FileStreamProgramCache(folder, max_size_bytes=limit_bytes)
+                self._disk = FileStreamProgramCache(folder)
             except OSError as e:
                 self._warn("used", e)
 
@@ -97,10 +100,20 @@ class KernelCache:
             return
         try:
             # The checksum follows the code: tools that read a cubin or a library ignore what is behind it.
-            self._disk[key] = value + _digest(key, value)
+            self._trimming(key, len(value))[key] = value + _digest(key, value)
         except OSError as e:
             self._warn("written", e)
             self._writable = False
+
+    def _trimming(self, key: str, size: int) -> FileStreamProgramCache:
+        """What to write an entry through: now and then a view of the folder that trims it. A store that has a limit looks at
+        every file of a full folder for each entry written, which takes seconds once they are a hundred thousand."""
+        assert self._disk is not None
+        self._since += size
+        if self._since < self.limit_bytes // _TRIM_EVERY and zlib.crc32(key.encode()) % _TRIM_EVERY:
+            return self._disk
+        self._since = 0
+        return FileStreamProgramCache(self.folder, max_size_bytes=self.limit_bytes)
 
     def _count(self, *names: str) -> None:
         with self._counting:
