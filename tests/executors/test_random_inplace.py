@@ -74,7 +74,7 @@ def functions(draw: st.DrawFn) -> str:
     steps = [view, view, compute, write, write, write, unfused]
     for _ in range(draw(st.integers(2, 9))):
         draw(st.sampled_from(steps))()
-    returned = draw(st.lists(st.sampled_from([n for n in shapes]), min_size=1, max_size=4, unique=True))
+    returned = draw(st.lists(st.sampled_from(list(shapes)), min_size=1, max_size=4, unique=True))
     return "def f(x, y):\n" + "".join(f"    {line}\n" for line in lines) + f"    return {', '.join(returned)},\n"
 
 

@@ -38,7 +38,7 @@ def work(n: int, monkeypatch: pytest.MonkeyPatch) -> int:
         finally:
             sys.setprofile(None)
 
-    monkeypatch.setattr("thunder_fuser.executors.executor.fuse_trace", profiled)
+    monkeypatch.setattr(sys.modules["thunder_fuser.executors.executor"], "fuse_trace", profiled)
     jit(chain(n), debug_options=None)(rand(8))
     return count
 

@@ -55,7 +55,7 @@ def test_shared_memory_must_be_declared_by_macro():
 def test_no_compiler_is_one_sentence(monkeypatch, tmp_path):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CompileError, match=r"needs a C\+\+ compiler, and none of c\+\+, g\+\+, clang\+\+ is on the PATH"):
+    with pytest.raises(CompileError, match=r"no C\+\+ compiler: none of c\+\+, g\+\+, clang\+\+ is on the PATH"):
         toolchain.compile_library(kernels.COPY, CompileOptions())
 
 
