@@ -40,7 +40,7 @@ def test_environment_table_is_that_of_the_code():
 
 def test_commands_are_those_of_ci_and_of_the_command_line():
     commands = re.findall(r"```sh\n(.*?)\n```", README)
-    assert len(commands) == 2 and commands[0].endswith("thunder-fuser demo") and commands[1].endswith("-m pytest")
+    assert len(commands) == 2 and commands[0].endswith("thunder-fuser demo") and commands[1].endswith("-m pytest -n auto")
     (pattern,) = re.findall(r"grep -m1 -E '(.*)' README.md", (ROOT / ".ci" / "run").read_text())
     assert [line for line in README.splitlines() if re.search(pattern, line)] == commands[1:]
 
