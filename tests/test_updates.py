@@ -18,7 +18,7 @@ from thunder_fuser.executable import Executable
 from thunder_fuser.ir.builder import FusionBuilder
 from thunder_fuser.ir.dtypes import BF16, F32, I32
 from thunder_fuser.ir.interpreter import evaluate
-from thunder_fuser.ir.nodes import VIEW_NODES, Fusion, Update, Value
+from thunder_fuser.ir.nodes import Fusion, Update
 from thunder_fuser.ir.parser import parse
 from thunder_fuser.ir.verify import verify
 
@@ -253,18 +253,7 @@ def test_random_programs(drawn: tuple[Fusion, list]) -> None:
     try:
         exe(*copied(inputs))
     except UnsupportedError:
-        try:
-            evaluate(fusion, *copied(inputs))
-        except RuntimeError as error:
-            assert "more than one element of the written-to tensor" in str(error)
-        else:  # torch does not write a tensor onto itself
-            assert any(_is_view_of(fusion, u.value, u.target) for u in fusion.updates)
+        # torch refuses such targets too, unless what it is to write lies there already
+        assert any(torch._debug_has_internal_overlap(x) for x in inputs if isinstance(x, torch.Tensor))
         return
     check(exe, *inputs)
-
-
-def _is_view_of(fusion: Fusion, value: Value, base: Value) -> bool:
-    producers = fusion.producers()
-    while isinstance(producers.get(value), VIEW_NODES):
-        value = producers[value].arg
-    return value is base

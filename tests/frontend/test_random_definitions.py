@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,6 +108,7 @@ class _Program:
         return self.fd.ops.reshape(self.fd.ops.neg(flat), symbol.shape()), -value
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_definitions_are_the_eager_program(data: st.DataObject) -> None:
