@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,7 +107,6 @@ class _Program:
         return self.fd.ops.reshape(self.fd.ops.neg(flat), symbol.shape()), -value
 
 
-@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_definitions_are_the_eager_program(data: st.DataObject) -> None:

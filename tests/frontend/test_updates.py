@@ -125,3 +125,25 @@ def test_what_cannot_be_written_into(device: str) -> None:
     x = torch.randn(3, device=device)
     fd.execute([negated, x])
     assert torch.equal(x, -negated)
+
+
+@pytest.mark.parametrize("through_torch", [False, True])
+@pytest.mark.parametrize("kind", ["input", "view", "result"])
+def test_the_second_of_a_tensor_returned_twice_holds_what_was_there_before(kind: str, through_torch: bool, device: str) -> None:
+    x, y = torch.randn(5, 5, device=device), torch.randn(5, 5, device=device)
+    before = x.clone()
+    with FusionDefinition() as fd:
+        s, t = fd.from_pytorch(x), fd.from_pytorch(y)
+        new = fd.ops.topk(t, 5, 0, True, True)[0] if through_torch else fd.ops.neg(t)
+        returned = {"input": lambda: s, "view": lambda: fd.ops.permute(s, [1, 0]), "result": lambda: fd.ops.neg(s)}[kind]()
+        fd.add_output(returned)
+        fd.add_output(returned)
+        fd.add_output(new, alias_input=s)
+    first, second = fd.execute([x, y])
+    written = y.sort(0, descending=True).values if through_torch else -y
+    held = {"input": before, "view": before.t(), "result": -before}[kind]
+    assert torch.equal(x, written) and torch.equal(second, held) and second.data_ptr() != first.data_ptr()
+    if kind == "result":
+        assert torch.equal(first, held)
+    if kind == "input":
+        assert first.data_ptr() == x.data_ptr()

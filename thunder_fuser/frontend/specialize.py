@@ -49,7 +49,7 @@ def specialize(said: Statements, flat: Sequence[Any], device: torch.device) -> P
             if symbol.index not in said.static or isinstance(symbol, TensorView):
                 replay.operand(0, symbol)
     calls = [replay.level(k, level) for k, level in enumerate(levels)]
-    returned = replay.outputs(said.outputs, alone)
+    returned = replay.outputs(said.outputs, alone, writes=bool(said.updates))
     tensors = tuple(repr(s) for _, s in declared if isinstance(s, TensorView))
     for target, value in said.updates:
         replay.update(target, value)
@@ -175,9 +175,9 @@ class _Replay:
             return Variable(repr(argument))
         return self.operand(0, argument)
 
-    def outputs(self, symbols: Sequence[TensorView], alone: bool) -> tuple[str, ...]:
+    def outputs(self, symbols: Sequence[TensorView], alone: bool, *, writes: bool) -> tuple[str, ...]:
         """The expressions of the definition's outputs: all those of the fusion, if it is `alone`. One returned twice is two
-        tensors."""
+        tensors, the second with what the first held before the definition `writes` into its inputs."""
         if alone:
             values = [self.operand(0, s) for s in symbols]
             for value in values:
@@ -189,8 +189,21 @@ class _Replay:
         for symbol in symbols:
             times[symbol.index] += 1
             self.export(symbol)
-            names.append(repr(symbol) if times[symbol.index] == 1 else f"{symbol!r}.clone()")
+            if times[symbol.index] == 1:
+                names.append(repr(symbol))
+            elif writes:
+                names.append(self.copied(symbol, times[symbol.index]))
+            else:
+                names.append(f"{symbol!r}.clone()")
         return tuple(names)
+
+    def copied(self, symbol: TensorView, time: int) -> str:
+        """The name of a copy that the last fusion makes, which is the one that writes into inputs."""
+        last, name = len(self.lowerings) - 1, f"{symbol!r}_{time}"
+        builder = self.lowerings[last].b
+        builder.output(builder.copy(self.operand(last, symbol)))
+        self.exported[last][name] = None
+        return name
 
     def update(self, target: TensorView, value: TensorView) -> None:
         """Has the last fusion write `value` into the input `target`."""
